@@ -129,34 +129,38 @@ def test_a_topic_holds_what_the_stream_holds(lab, kafka):
     assert (row["done"], row["read"], row["held"]) == (sent, sent, 0) and not row["aside"]
 
 
-def test_each_message_is_there_once_after_kill_9_of_the_mover(lab, kafka, times, dice):
-    topic = kafka.topic("sent_killed_mover", PARTITIONS)
+def sent_while_killed(lab, kafka, name: str, kills: int, harm) -> int:
+    """Sends a stream to a topic while `harm(process)` kills something `kills` times; the messages, each there once."""
+    topic = kafka.topic(name, PARTITIONS)
     lab.write(VALUES + sink(kafka, topic) + RUN)
     process, _ = lab.up_ready()
-    kills = times(5, 100)
     for _ in range(kills):
         moves(lab, process)
-        time.sleep(dice.uniform(0, 0.3))
-        lab.kill(process)
-        process, _ = lab.up_ready()
+        process = harm(process)
     moves(lab, process)
     ended(lab, process)
-    sent = compare(lab, read(kafka, topic))
+    return compare(lab, read(kafka, topic))
+
+
+def test_each_message_is_there_once_after_kill_9_of_the_mover(lab, kafka, times, dice):
+    def harm(process):
+        time.sleep(dice.uniform(0, 0.3))
+        lab.kill(process)
+        return lab.up_ready()[0]
+
+    kills = times(5, 100)
+    sent = sent_while_killed(lab, kafka, "sent_killed_mover", kills, harm)
     print(f"mover of a Kafka sink: {kills} kills injected, 0 lost and 0 twice of {sent} messages")
 
 
 def test_each_message_is_there_once_after_kill_9_of_the_broker(lab, kafka, times, dice):
-    topic = kafka.topic("sent_killed_broker", PARTITIONS)
-    lab.write(VALUES + sink(kafka, topic) + RUN)
-    process, _ = lab.up_ready()
-    kills = times(2, 50)
-    for _ in range(kills):
-        moves(lab, process)
+    def harm(process):
         time.sleep(dice.uniform(0, 0.5))
         kafka.restart()
-    moves(lab, process)
-    ended(lab, process)
-    sent = compare(lab, read(kafka, topic))
+        return process
+
+    kills = times(2, 50)
+    sent = sent_while_killed(lab, kafka, "sent_killed_broker", kills, harm)
     print(f"Kafka killed and restarted while it was sent to: {kills} injected, 0 lost and 0 twice of {sent} messages")
 
 

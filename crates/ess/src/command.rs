@@ -3,7 +3,7 @@
 //! Whatever the bytes are, [`read`] returns; the texts of a refusal quote foreign text shortened.
 
 use crate::limits::{FILE_NAME_BYTES_MAX, FOLDER_NAME_BYTES_MAX, PATH_BYTES_MAX, STRUCTURE_BYTES_MAX, TIME_MS_MAX};
-use crate::options::wrong_topic;
+use kafka::wrong_topic;
 use settings::shortened;
 use wire::answ::ActionType;
 use wire::{pl72, s6s4t};

@@ -17,9 +17,6 @@ pub(crate) const VERBOSITY_MAX: u8 = 6;
 /// Mistakes of a configuration file that are listed.
 pub(crate) const CONFIG_MISTAKES_MAX: usize = 100;
 
-/// Characters of a topic's name, as Kafka has it.
-pub(crate) const TOPIC_CHARS_MAX: usize = 249;
-
 /// Bytes of a job's file name: a sink has files beside it whose names are a little longer, and a file system 255.
 pub(crate) const FILE_NAME_BYTES_MAX: usize = 200;
 

@@ -240,7 +240,7 @@ impl Reading {
     }
 
     fn topic(&mut self, name: &str) -> String {
-        self.value(name, |text| wrong_topic(text).map_or_else(|| Ok(text.to_owned()), Err)).unwrap_or_default()
+        self.value(name, |text| kafka::wrong_topic(text).map_or_else(|| Ok(text.to_owned()), Err)).unwrap_or_default()
     }
 
     fn folder(&mut self, name: &str, here: &Path, default: impl FnOnce() -> PathBuf) -> PathBuf {
@@ -358,16 +358,6 @@ fn level(text: &str) -> Result<Level, Refused> {
         Ok(digit) if digit <= VERBOSITY_MAX => Ok(WORDS[usize::from(digit).min(WORDS.len() - 1)].1),
         _ => Err(settings::unknown_word(text, WORDS.iter().map(|(word, _)| *word))),
     }
-}
-
-/// Why a text is not a topic name.
-pub(crate) fn wrong_topic(text: &str) -> Option<Refused> {
-    let is_plain = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
-    if is_plain && !["", ".", ".."].contains(&text) && text.len() <= crate::limits::TOPIC_CHARS_MAX {
-        return None;
-    }
-    let hint = "names of topics have letters, digits, `.`, `_` and `-`, at most 249 of them";
-    Some(Refused::new(format!("`{}` is not a topic name", shortened(text)), hint))
 }
 
 #[cfg(test)]

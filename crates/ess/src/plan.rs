@@ -7,9 +7,10 @@
 
 use crate::command::{Mistake, StartJob};
 use crate::limits::{FLUSH_MIN, HOLD, LIVE_MAX, LIVE_MIN, NS_PER_MS};
-use crate::options::{WriterOptions, wrong_topic};
+use crate::options::WriterOptions;
 use flow::Fault;
 use flow::checked::{Checked as Answer, Level};
+use kafka::wrong_topic;
 use settings::units::{duration_text, size_text, time_text};
 use settings::{Size, Time, shortened};
 use std::collections::{BTreeMap, BTreeSet};

@@ -14,11 +14,12 @@ use crate::limits::{
     COMMAND_SLACK_MS, DELIVERY_PATIENCE, GROUP, NEW_TOPIC_PATIENCE, PAUSE, PAUSE_MAX, PENDING_MAX, RETRY_PAUSE,
     SCAN_PAUSE, TURN,
 };
-use crate::options::{WriterOptions, wrong_topic};
+use crate::options::WriterOptions;
 use crate::plan;
 use crate::reply::{self, Dismissed};
 use flow::{Fault, Passes};
 use kafka::group::{At, Cluster, Pool, PoolEvent, Received, Sender, Unreadable};
+use kafka::wrong_topic;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

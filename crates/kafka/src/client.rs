@@ -1,12 +1,29 @@
 //! Clients, which sources of one mover share: those with the same brokers and properties. A client reads a partition
 //! once, so a second source of the same topic gets a client of its own.
 
-use crate::librdkafka::{Client, Content, Kind, Queue, Wrong};
+use crate::librdkafka::{Client, Queue, Wrong};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Names and values, secrets among them: never shown.
 pub(crate) type Pairs = Vec<(String, String)>;
+
+/// Names and values of ours.
+pub(crate) fn owned<'a>(pairs: &'a [(&str, &str)]) -> impl Iterator<Item = (String, String)> + 'a {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+}
+
+/// Each name once, with its last value.
+pub(crate) fn merged(all: impl Iterator<Item = (String, String)>) -> Pairs {
+    let mut merged = Pairs::new();
+    for (name, value) in all {
+        match merged.iter_mut().find(|(known, _)| *known == name) {
+            Some(pair) => pair.1 = value,
+            None => merged.push((name, value)),
+        }
+    }
+    merged
+}
 
 static CLIENTS: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
 
@@ -67,12 +84,8 @@ impl Claim {
 
     /// Takes what the client has said of its connections.
     pub(crate) fn take_errors(&self) {
-        while let Some(event) = self.shared.errors.event(0) {
-            if let Content::Error(wrong) = event.content()
-                && wrong.kind != Kind::AllDown
-            {
-                *lock(&self.shared.said) = Some(wrong);
-            }
+        if let Some(wrong) = self.shared.errors.newest_error() {
+            *lock(&self.shared.said) = Some(wrong);
         }
     }
 

@@ -4,13 +4,16 @@
 //! after the first of its members began: a member notes where the topic ends before it joins, and the group commits
 //! that where it has committed nothing.
 
+use crate::client::{merged, owned};
 use crate::librdkafka::{
-    Batch, Client, Committed, Content, Group, GroupEvent, Kind, Mark, OffsetAnswer, Queue, Sending, Spec, Topic,
-    TopicAnswer, Wrong,
+    Batch, Client, Committed, Content, Group, GroupEvent, Kind, Mark, OffsetAnswer, Queue, Spec, Topic, TopicAnswer,
+    Unsent, Wrong,
 };
-use crate::limits::{COMMAND_PROPERTIES, COMMANDS_BATCH, START_PATIENCE_MS};
+use crate::limits::{COMMAND_PROPERTIES, COMMANDS_BATCH, SEND_ALWAYS, START_PATIENCE_MS};
+use crate::producer::{Message, Producer, Report};
 use crate::property;
 use flow::{Fault, Passes};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -59,23 +62,14 @@ pub enum At {
 /// The properties of a client of commands: ours, those of the user, and those that the purpose needs. A value of the
 /// user may be `env:NAME` or `file:PATH`.
 fn properties(brokers: &str, user: &[(String, String)], needed: &[(&str, &str)]) -> Result<Properties, Fault> {
-    let mut all: Properties = Vec::new();
     let resolved = user.iter().map(|(name, value)| match property::resolve(value) {
         Ok(value) => Ok((name.clone(), value)),
         Err(cause) => Err(Fault::new(format!("property `{name}` of Kafka has no value"), cause)
             .hint("set the variable, or make the file readable for this user")),
     });
     let user = resolved.collect::<Result<Properties, Fault>>()?;
-    let ours = COMMAND_PROPERTIES.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-    let needed = needed.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-    let brokers = [("bootstrap.servers".to_owned(), brokers.to_owned())];
-    for (name, value) in ours.chain(user).chain(needed).chain(brokers) {
-        match all.iter_mut().find(|(known, _)| *known == name) {
-            Some(pair) => pair.1 = value,
-            None => all.push((name, value)),
-        }
-    }
-    Ok(all)
+    let brokers = [("bootstrap.servers", brokers)];
+    Ok(merged(owned(&COMMAND_PROPERTIES).chain(user).chain(owned(needed)).chain(owned(&brokers))))
 }
 
 fn refused((name, text): (String, String)) -> Fault {
@@ -120,13 +114,7 @@ impl Cluster {
         let mut said = None;
         loop {
             let event = self.answers.event(50);
-            while let Some(event) = self.errors.event(0) {
-                if let Content::Error(wrong) = event.content()
-                    && wrong.kind != Kind::AllDown
-                {
-                    said = Some(wrong);
-                }
-            }
+            said = self.errors.newest_error().or(said);
             match event.map(|event| event.content()) {
                 Some(Content::Unanswered(_, wrong)) => return Err(away(&self.brokers, &said.unwrap_or(wrong))),
                 Some(answers @ (Content::Topics(_) | Content::Offsets(..))) => return Ok(answers),
@@ -405,42 +393,45 @@ impl Pool {
 
 /// Sends few messages, each once and in order. It keeps what brokers that are away do not take, for as long as they
 /// are away.
-pub struct Sender(Sending);
+pub struct Sender(RefCell<Producer>);
 
 impl Sender {
     /// A producer of these brokers.
     pub fn new(brokers: &str, user: &[(String, String)]) -> Result<Self, Fault> {
-        let needed = [("enable.idempotence", "true"), ("acks", "all"), ("message.timeout.ms", "0"), ("linger.ms", "0")];
         // Beside what it answers with, a command comes back whole.
         let size = [("message.max.bytes", "1000000000"), ("queue.buffering.max.kbytes", "2097151")];
-        let needed: Vec<_> = needed.into_iter().chain(size).collect();
-        Sending::new(&properties(brokers, user, &needed)?).map(Self).map_err(refused)
+        let needed: Vec<_> = SEND_ALWAYS.into_iter().chain([("linger.ms", "0")]).chain(size).collect();
+        let producer = Producer::with(&properties(brokers, user, &needed)?).map_err(refused)?;
+        Ok(Self(RefCell::new(producer)))
     }
 
     /// Hands over a message, which is copied.
     pub fn send(&self, topic: &str, payload: &[u8]) -> Result<(), Fault> {
-        self.0.send(topic, payload).map_err(|wrong| Fault::new(format!("cannot send to topic `{topic}`"), wrong.text))
+        let cannot = |cause: String| Fault::new(format!("cannot send to topic `{topic}`"), cause);
+        let mut producer = self.0.borrow_mut();
+        let number = producer.topic(topic).map_err(|fault| cannot(fault.cause))?;
+        producer.send(number, &Message { payload, ..Message::default() }).map_err(|unsent| match unsent {
+            Unsent::Full => cannot(Wrong::full().text),
+            Unsent::Wrong(wrong) => cannot(wrong.text),
+        })
     }
 
     /// Messages that are not delivered yet.
     #[must_use]
     pub fn pending(&self) -> usize {
-        self.0.pending()
+        self.0.borrow().waiting()
     }
 
     /// Waits for so long until all is delivered. False if it is not; what brokers refused is an error.
     pub fn flush(&self, patience: Duration) -> Result<bool, Fault> {
-        let until = Instant::now() + patience;
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            if let Some(wrong) = self.0.failed(milliseconds(left.min(Duration::from_millis(20)))).pop() {
-                return Err(Fault::new("the brokers do not take an answer", wrong.text));
-            }
-            match self.0.pending() {
-                0 => return Ok(true),
-                _ if left.is_zero() => return Ok(false),
-                _ => {}
-            }
+        let mut producer = self.0.borrow_mut();
+        let mut failed = None;
+        let mut each = |report: Report| failed = report.offset.err().or(failed.take());
+        producer.reports(&mut each)?;
+        let is_all = producer.flush(patience, &mut each)?;
+        match failed {
+            Some(wrong) => Err(Fault::new("the brokers do not take an answer", wrong.text)),
+            None => Ok(is_all),
         }
     }
 }

@@ -17,13 +17,11 @@ use std::sync::Arc;
 mod group;
 mod produce;
 mod record;
-mod sender;
 
 pub(crate) use group::{Committed, Group, GroupEvent};
 pub use produce::Unsent;
 pub(crate) use produce::{Delivered, Outgoing};
 pub(crate) use record::{Batch, Record};
-pub(crate) use sender::Sending;
 
 /// Functions whose answer is an error code, as a number.
 mod codes {
@@ -459,6 +457,19 @@ impl Queue {
         // SAFETY: the client lives; it answers a reference that `drop` gives back.
         let raw = unsafe { c::rd_kafka_queue_get_main(client.0.as_ptr()) };
         Self { raw: NonNull::new(raw).unwrap_or_else(|| std::process::abort()), wakes: None, _client: client.clone() }
+    }
+
+    /// Empties the queue; the newest error of a connection that it held.
+    pub(crate) fn newest_error(&self) -> Option<Wrong> {
+        let mut newest = None;
+        while let Some(event) = self.event(0) {
+            if let Content::Error(wrong) = event.content()
+                && wrong.kind != Kind::AllDown
+            {
+                newest = Some(wrong);
+            }
+        }
+        newest
     }
 
     /// A new one that nobody is woken by: it is polled.

@@ -1,7 +1,7 @@
 //! Whether the brokers of a section answer, and its topics can be used: for `beamport doctor FILE`.
 
-use crate::client::Pairs;
-use crate::librdkafka::{Client, Content, Kind, Mark, Queue, Wrong};
+use crate::client::{Pairs, owned};
+use crate::librdkafka::{Client, Content, Mark, Queue, Wrong};
 use crate::limits::{PROBE_PATIENCE_MS, PROPERTIES};
 use crate::trouble::Side;
 use flow::Fault;
@@ -14,20 +14,13 @@ pub(crate) fn probe(
     topics: &[String],
     wrong: &dyn Fn(&str, &Wrong) -> Option<Fault>,
 ) -> Result<String, Fault> {
-    let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-    let mut pairs: Pairs = PROPERTIES.iter().map(owned).chain(side.pairs()?).collect();
-    pairs.push(("bootstrap.servers".to_owned(), side.brokers.value.clone()));
+    let brokers = [("bootstrap.servers", side.brokers.value.as_str())];
+    let pairs: Pairs = owned(&PROPERTIES).chain(side.pairs()?).chain(owned(&brokers)).collect();
     let client = Client::new(&pairs).map_err(|(name, text)| side.refused(&name, text))?;
     let (answers, errors) = (Queue::polled(&client), Queue::main(&client));
     let mut said = None;
     let mut error = || {
-        while let Some(event) = errors.event(0) {
-            if let Content::Error(wrong) = event.content()
-                && wrong.kind != Kind::AllDown
-            {
-                said = Some(wrong);
-            }
-        }
+        said = errors.newest_error().or(said.take());
         said.clone()
     };
     let until = Instant::now() + Duration::from_millis(PROBE_PATIENCE_MS as u64);

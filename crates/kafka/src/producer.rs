@@ -3,7 +3,7 @@
 //! It has no thread of its own and never waits, except where a function takes a patience. A message is copied once,
 //! into librdkafka's queue, which is bounded. Reports come in batches, and a descriptor becomes readable with them.
 
-use crate::client::Pairs;
+use crate::client::{Pairs, merged, owned};
 use crate::librdkafka::{Client, Content, Delivered, Event, Kind, Outgoing, Queue, Topic, Unsent, Wake, Wrong};
 use crate::limits::{SEND_ALWAYS, SEND_PROPERTIES};
 use crate::property::{self, NAMES, NOT_TAKEN};
@@ -201,15 +201,6 @@ impl Drop for Producer {
 
 /// All properties of a client that sends; `user`: those of a section, which win where both may stand.
 pub(crate) fn pairs(brokers: &str, user: Pairs) -> Pairs {
-    let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-    let brokers = ("bootstrap.servers".to_owned(), brokers.to_owned());
-    let mut all = Pairs::new();
-    let needed = SEND_ALWAYS.iter().map(owned);
-    for (name, value) in SEND_PROPERTIES.iter().map(owned).chain(user).chain(needed).chain([brokers]) {
-        match all.iter_mut().find(|(known, _)| *known == name) {
-            Some(pair) => pair.1 = value,
-            None => all.push((name, value)),
-        }
-    }
-    all
+    let brokers = [("bootstrap.servers", brokers)];
+    merged(owned(&SEND_PROPERTIES).chain(user).chain(owned(&SEND_ALWAYS)).chain(owned(&brokers)))
 }

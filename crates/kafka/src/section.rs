@@ -151,13 +151,7 @@ pub(crate) const UNBUILT_HINT: &str =
 
 /// Reads a section.
 fn read(name: &str, section: &mut Section<'_>) -> Option<Arc<dyn SourcePlan>> {
-    #[cfg(not(feature = "client"))]
-    section.mistake(
-        section.line,
-        format!("`kind = \"kafka\"` cannot be used in {}", section.title),
-        UNBUILT,
-        UNBUILT_HINT,
-    );
+    note_unbuilt(section);
     let brokers: Setting<String> = section.need(&BROKERS);
     if let Some(refused) = wrong_brokers(&brokers) {
         section.refuse(&BROKERS, refused);
@@ -175,11 +169,7 @@ fn read(name: &str, section: &mut Section<'_>) -> Option<Arc<dyn SourcePlan>> {
         section.refuse(&START, refused);
     }
     let stop: Option<Setting<Time>> = section.get(&STOP);
-    let table: Option<Setting<Map<String, Json>>> = section.get(&PROPERTIES);
-    let properties = match table.is_some() {
-        true => section.table(PROPERTIES.name, |table| property::read(table, &property::SOURCE)),
-        false => Vec::new(),
-    };
+    let properties = read_properties(section, &property::SOURCE);
     Some(Arc::new(Plan {
         name: name.to_owned(),
         brokers,
@@ -188,6 +178,28 @@ fn read(name: &str, section: &mut Section<'_>) -> Option<Arc<dyn SourcePlan>> {
         stop: stop.map(|stop| stop.value.0),
         properties,
     }))
+}
+
+/// A section that this program cannot use, because it was built without Kafka, is a mistake.
+pub(crate) fn note_unbuilt(section: &mut Section<'_>) {
+    #[cfg(not(feature = "client"))]
+    section.mistake(
+        section.line,
+        format!("`kind = \"kafka\"` cannot be used in {}", section.title),
+        UNBUILT,
+        UNBUILT_HINT,
+    );
+    #[cfg(feature = "client")]
+    let _ = section;
+}
+
+/// The table `properties`. `ours`: those that the section may not set.
+pub(crate) fn read_properties(section: &mut Section<'_>, ours: &property::Ours) -> Vec<Property> {
+    let table: Option<Setting<Map<String, Json>>> = section.get(&PROPERTIES);
+    match table.is_some() {
+        true => section.table(PROPERTIES.name, |table| property::read(table, ours)),
+        false => Vec::new(),
+    }
 }
 
 pub(crate) fn wrong_brokers(brokers: &str) -> Option<Refused> {
@@ -223,18 +235,19 @@ pub(crate) fn is_topic(topic: &str) -> bool {
     is_plain && !["", ".", ".."].contains(&topic) && topic.len() <= TOPIC_CHARS_MAX
 }
 
-/// Kafka does not take this name of a topic.
-pub(crate) fn no_topic(topic: &str) -> Refused {
-    let hint = "names of topics have letters, digits, `.`, `_` and `-`";
-    Refused::new(format!("`{}` is not a topic name", shortened(topic)), hint)
+/// Why Kafka does not take a name of a topic.
+#[must_use]
+pub fn wrong_topic(topic: &str) -> Option<Refused> {
+    let hint = format!("names of topics have letters, digits, `.`, `_` and `-`, at most {TOPIC_CHARS_MAX} of them");
+    (!is_topic(topic)).then(|| Refused::new(format!("`{}` is not a topic name", shortened(topic)), hint))
 }
 
 fn wrong_topics(topics: &[String]) -> Option<Refused> {
     if topics.is_empty() {
         return Some(Refused::new("the list is empty", "write `topics = [\"NAME\"]`"));
     }
-    if let Some(topic) = topics.iter().find(|topic| !is_topic(topic)) {
-        return Some(no_topic(topic));
+    if let Some(refused) = topics.iter().find_map(|topic| wrong_topic(topic)) {
+        return Some(refused);
     }
     let twice = topics.iter().enumerate().find(|(at, topic)| topics[..*at].contains(topic))?.1;
     Some(Refused::new(format!("`{twice}` stands there twice"), "remove one of them"))
@@ -252,16 +265,21 @@ fn wrong_offsets(offsets: &BTreeMap<String, u64>, topics: &[String]) -> Option<R
     Some(Refused::new(format!("`{}` is not a partition of a topic", shortened(wrong)), hint))
 }
 
+/// What reading a section found, for tests: texts of all mistakes but that of a program without Kafka.
+#[cfg(test)]
+pub(crate) fn mistakes_of<T>(section: &Json, read: impl Fn(&mut Section<'_>) -> Option<T>) -> Vec<String> {
+    let all = settings::read_json(section, read).map(|_| Vec::new()).unwrap_or_else(|all| all);
+    let unbuilt = |text: &String| !text.contains("without Kafka");
+    all.iter().map(|m| format!("{}; {}; {}", m.what, m.cause, m.hint)).filter(unbuilt).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
 
     fn mistakes(section: &Json) -> Vec<String> {
-        let read = settings::read_json(section, |section| read("x", section));
-        let all = read.map(|_| Vec::new()).unwrap_or_else(|mistakes| mistakes);
-        let unbuilt = |text: &String| !text.contains("without Kafka");
-        all.iter().map(|m| format!("{}; {}; {}", m.what, m.cause, m.hint)).filter(unbuilt).collect()
+        mistakes_of(section, |section| read("x", section))
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub(crate) trait Trouble {
     fn lasting_at(&self, topic: &str, partition: i32, wrong: &Wrong) -> Option<Fault>;
     /// There are more partitions than a source takes.
     fn too_many(&self, count: usize) -> Fault;
-    /// `start` names a partition, and its topic has only so many.
+    /// `start` names a partition that its topic, of the given number of partitions, does not have.
     fn no_partition(&self, topic: &str, partition: &str, count: usize) -> Fault;
     /// There is another topic of the same name.
     fn made_again(&self, topic: &str) -> Fault;

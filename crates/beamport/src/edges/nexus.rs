@@ -146,7 +146,8 @@ fn topics(section: &mut Section<'_>) -> BTreeMap<String, String> {
     topics
 }
 
-/// The modules with the names of streams in the place of those in the template. A name that is none there is a mistake.
+/// The modules, in which stream names replace the names of the template. A stream that has another name in the template
+/// is a mistake.
 fn by_stream(
     section: &mut Section<'_>,
     template: &Path,

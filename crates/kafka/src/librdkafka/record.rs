@@ -20,7 +20,7 @@ impl Batch {
         self.messages.get(self.next).map(|message| Record { message: *message, _batch: self })
     }
 
-    /// Lets go of the next message.
+    /// Releases the next message.
     pub(crate) fn pop(&mut self) {
         if let Some(message) = self.messages.get(self.next) {
             // SAFETY: it is ours, and nobody has a reference into it: `front` borrows the batch.
@@ -29,7 +29,7 @@ impl Batch {
         }
     }
 
-    /// Lets go of all messages.
+    /// Releases all messages.
     pub(crate) fn clear(&mut self) {
         while self.next < self.messages.len() {
             self.pop();

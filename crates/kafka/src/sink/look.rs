@@ -5,7 +5,7 @@
 //! extend this.
 
 use super::state::Known;
-use crate::client::Pairs;
+use crate::client::{Pairs, owned};
 use crate::header;
 use crate::librdkafka::{Batch, Client, Content, Kind, Mark, OffsetAnswer, Queue, Spec, Topic, Wake, Wrong};
 use crate::limits::{ANSWER_TIMEOUT_MS, BATCH_MESSAGES, ENDS_PAUSE, LOOK_PATIENCE, PROPERTIES, TOPICS_PAUSE};
@@ -78,14 +78,13 @@ impl Look {
         streams: BTreeMap<String, Known>,
         now: i64,
     ) -> Result<Self, (String, String)> {
-        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let ours = [
             ("bootstrap.servers", brokers),
             ("enable.partition.eof", "true"),
             ("auto.offset.reset", "error"),
             ("isolation.level", "read_uncommitted"),
         ];
-        let pairs: Pairs = PROPERTIES.iter().map(owned).chain(user).chain(ours.iter().map(owned)).collect();
+        let pairs: Pairs = owned(&PROPERTIES).chain(user).chain(owned(&ours)).collect();
         let client = Client::new(&pairs)?;
         let mut look = Self {
             batch: Batch::default(),

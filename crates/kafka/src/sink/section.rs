@@ -1,7 +1,7 @@
 //! `[sink.NAME] kind = "kafka"`: its keys, and the plan that they make.
 
 use crate::property::{self, Property};
-use crate::section::{self, BROKERS, PROPERTIES, is_topic, no_topic, share_a_broker, wrong_brokers};
+use crate::section::{self, BROKERS, PROPERTIES, is_topic, share_a_broker, wrong_brokers};
 #[cfg(not(feature = "client"))]
 use crate::section::{UNBUILT, UNBUILT_HINT};
 use flow::edge::{Conflict, LiveKind, LivePlan, SourcePlan};
@@ -22,7 +22,7 @@ static CREATE: Key = key(
     "create",
     "table of `partitions` and `replication`",
     "",
-    "Topics that are missing are made, with so many partitions and replicas; existing topics stay as they are. \
+    "Missing topics are created with this number of partitions and replicas; existing topics are not changed. \
      Without it the sink waits for them.",
 );
 
@@ -80,8 +80,7 @@ impl LivePlan for Plan {
     #[cfg(feature = "client")]
     fn build(&self, inputs: &[String]) -> Result<Box<dyn LiveSink>, Fault> {
         for topic in inputs.iter().filter_map(|input| self.topic_of(input)) {
-            if !is_topic(&topic) {
-                let Refused { cause, hint } = no_topic(&topic);
+            if let Some(Refused { cause, hint }) = section::wrong_topic(&topic) {
                 return Err(Fault::new(format!("sink `{}` cannot send to `{topic}`", self.name), cause).hint(hint));
             }
         }
@@ -126,13 +125,7 @@ impl LivePlan for Plan {
 
 /// Reads a section.
 fn read(name: &str, section: &mut Section<'_>) -> Option<Arc<dyn LivePlan>> {
-    #[cfg(not(feature = "client"))]
-    section.mistake(
-        section.line,
-        format!("`kind = \"kafka\"` cannot be used in {}", section.title),
-        UNBUILT,
-        UNBUILT_HINT,
-    );
+    section::note_unbuilt(section);
     let brokers: Option<Setting<String>> = section.get(&BROKERS);
     if let Some(refused) = brokers.as_ref().and_then(|brokers| wrong_brokers(brokers)) {
         section.refuse(&BROKERS, refused);
@@ -150,23 +143,16 @@ fn read(name: &str, section: &mut Section<'_>) -> Option<Arc<dyn LivePlan>> {
         }
         None => None,
     };
-    let table: Option<Setting<Map<String, Json>>> = section.get(&PROPERTIES);
-    let properties = match table.is_some() {
-        true => section.table(PROPERTIES.name, |table| property::read(table, &property::SINK)),
-        false => Vec::new(),
-    };
+    let properties = section::read_properties(section, &property::SINK);
     let is_careful = Arc::default();
     Some(Arc::new(Plan { name: name.to_owned(), brokers: brokers?, topic: topic?, create, properties, is_careful }))
 }
 
 fn wrong_topic(topic: &str) -> Option<Refused> {
     let plain = topic.replace("{stream}", "x");
-    (!is_topic(&plain)).then(|| Refused {
-        hint:
-            "write `topic = \"NAME_{stream}\"`, or `topic = \"origin\"`; names have letters, digits, `.`, `_` and `-`"
-                .into(),
-        ..no_topic(topic)
-    })
+    let hint =
+        "write `topic = \"NAME_{stream}\"`, or `topic = \"origin\"`; names have letters, digits, `.`, `_` and `-`";
+    (!is_topic(&plain)).then(|| Refused::new(format!("`{}` is not a topic name", shortened(topic)), hint))
 }
 
 fn read_create(table: &Map<String, Json>) -> Result<Create, Refused> {
@@ -188,10 +174,7 @@ mod tests {
     use serde_json::json;
 
     fn mistakes(section: &Json) -> Vec<String> {
-        let read = settings::read_json(section, |section| read("x", section));
-        let all = read.map(|_| Vec::new()).unwrap_or_else(|mistakes| mistakes);
-        let unbuilt = |text: &String| !text.contains("without Kafka");
-        all.iter().map(|m| format!("{}; {}; {}", m.what, m.cause, m.hint)).filter(unbuilt).collect()
+        section::mistakes_of(section, |section| read("x", section))
     }
 
     #[test]

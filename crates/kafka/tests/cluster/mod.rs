@@ -6,6 +6,23 @@ use rdkafka_sys::bindings as c;
 use std::ffi::{CStr, CString};
 use std::ptr;
 
+/// A client, which is silent, with these properties.
+fn client(kind: c::rd_kafka_type_t, properties: &[(&str, String)]) -> *mut c::rd_kafka_t {
+    let mut text = [0; 512];
+    // SAFETY: texts live through the calls, and the buffer has the given length; the client takes the configuration.
+    let client = unsafe {
+        let conf = c::rd_kafka_conf_new();
+        c::rd_kafka_conf_set_log_cb(conf, None);
+        for (name, value) in properties {
+            let (name, value) = (CString::new(*name).unwrap(), CString::new(value.as_str()).unwrap());
+            c::rd_kafka_conf_set(conf, name.as_ptr(), value.as_ptr(), text.as_mut_ptr(), text.len());
+        }
+        c::rd_kafka_new(kind, conf, text.as_mut_ptr(), text.len())
+    };
+    assert!(!client.is_null());
+    client
+}
+
 /// Brokers, which keep 5 MiB of each partition.
 pub(crate) struct Cluster {
     client: *mut c::rd_kafka_t,
@@ -17,12 +34,7 @@ impl Cluster {
     pub(crate) fn new(topics: &[(&str, i32)]) -> Self {
         // SAFETY: the client lives as long as its mock cluster, and both until `drop`.
         unsafe {
-            let mut text = [0; 512];
-            let conf = c::rd_kafka_conf_new();
-            c::rd_kafka_conf_set_log_cb(conf, None);
-            let producer = c::rd_kafka_type_t::RD_KAFKA_PRODUCER;
-            let client = c::rd_kafka_new(producer, conf, text.as_mut_ptr(), text.len());
-            assert!(!client.is_null());
+            let client = client(c::rd_kafka_type_t::RD_KAFKA_PRODUCER, &[]);
             let mock = c::rd_kafka_mock_cluster_new(client, 1);
             assert!(!mock.is_null());
             // The mock calls broker 0 its controller, and has none of that number.
@@ -64,16 +76,7 @@ impl Cluster {
         let conf = [("bootstrap.servers", self.brokers()), ("enable.idempotence", "true".into())];
         // SAFETY: the producer lives in this block; payloads are copied by the call.
         unsafe {
-            let mut text = [0; 512];
-            let raw = c::rd_kafka_conf_new();
-            c::rd_kafka_conf_set_log_cb(raw, None);
-            for (name, value) in conf {
-                let (name, value) = (CString::new(name).unwrap(), CString::new(value).unwrap());
-                c::rd_kafka_conf_set(raw, name.as_ptr(), value.as_ptr(), text.as_mut_ptr(), text.len());
-            }
-            let kind = c::rd_kafka_type_t::RD_KAFKA_PRODUCER;
-            let producer = c::rd_kafka_new(kind, raw, text.as_mut_ptr(), text.len());
-            assert!(!producer.is_null());
+            let producer = client(c::rd_kafka_type_t::RD_KAFKA_PRODUCER, &conf);
             let name = CString::new(topic).unwrap();
             let topic = c::rd_kafka_topic_new(producer, name.as_ptr(), ptr::null_mut());
             for message in messages {
@@ -102,7 +105,7 @@ pub(crate) struct Found {
 }
 
 impl Cluster {
-    /// Refuses so many requests that send messages.
+    /// Refuses the next `count` requests that send messages.
     pub(crate) fn refuse_as_too_large(&self, count: usize) {
         let wrong = c::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE;
         let all = vec![wrong; count];
@@ -116,16 +119,7 @@ impl Cluster {
         let mut all = Vec::new();
         // SAFETY: the consumer lives in this block; messages are read before they are destroyed.
         unsafe {
-            let mut text = [0; 512];
-            let raw = c::rd_kafka_conf_new();
-            c::rd_kafka_conf_set_log_cb(raw, None);
-            for (name, value) in conf {
-                let (name, value) = (CString::new(name).unwrap(), CString::new(value).unwrap());
-                c::rd_kafka_conf_set(raw, name.as_ptr(), value.as_ptr(), text.as_mut_ptr(), text.len());
-            }
-            let kind = c::rd_kafka_type_t::RD_KAFKA_CONSUMER;
-            let consumer = c::rd_kafka_new(kind, raw, text.as_mut_ptr(), text.len());
-            assert!(!consumer.is_null());
+            let consumer = client(c::rd_kafka_type_t::RD_KAFKA_CONSUMER, &conf);
             let name = CString::new(topic).unwrap();
             let topic = c::rd_kafka_topic_new(consumer, name.as_ptr(), ptr::null_mut());
             assert_eq!(c::rd_kafka_consume_start(topic, partition, i64::from(c::RD_KAFKA_OFFSET_BEGINNING)), 0);
