@@ -178,13 +178,12 @@ impl Message {
         self.entry.schema.as_text()
     }
 
-    /// Names of its quality flags, of `"ahead"` (source time far beyond arrival), `"suspect"` (its source says so) and `"clock"` (the machine's
-    /// clock was set back: the arrival time is that of an earlier message).
+    /// Names of its quality flags, of `"ahead"` (source time far beyond arrival), `"suspect"` (its source says so),
+    /// `"clock"` (the machine's clock was set back: the arrival time is that of an earlier message) and `"repeat"` (its
+    /// source sends its last value again).
     #[getter]
     fn flags(&self) -> Vec<&'static str> {
-        let known =
-            [(store::flags::AHEAD, "ahead"), (store::flags::SUSPECT, "suspect"), (store::flags::CLOCK, "clock")];
-        known.into_iter().filter(|(bit, _)| self.entry.flags & bit != 0).map(|(_, name)| name).collect()
+        store::flags::words(self.entry.flags)
     }
 
     /// Its bytes as a read-only numpy array of uint8, shape `(bytes,)`, in stream memory; `bytes(m.payload)` copies.

@@ -56,6 +56,14 @@ pub mod flags {
     pub const SUSPECT: u16 = 2;
     /// The arrival time is that of an earlier message, as the machine's clock was set back: set by the store.
     pub const CLOCK: u16 = 4;
+    /// The source sends its last value again: content and source time are those of an earlier message.
+    pub const REPEAT: u16 = 8;
+
+    /// The word of each flag that is set.
+    pub fn words(flags: u16) -> Vec<&'static str> {
+        let all = [(AHEAD, "ahead"), (SUSPECT, "suspect"), (CLOCK, "clock"), (REPEAT, "repeat")];
+        all.into_iter().filter(|(flag, _)| flags & flag != 0).map(|(_, word)| word).collect()
+    }
 }
 
 /// What the maker of a message says about it; the store adds place, arrival and checksums.

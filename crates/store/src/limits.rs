@@ -76,3 +76,5 @@ pub const ASK_EARLY: usize = 4;
 pub const TAIL_PIECE: u64 = 1 << 16;
 /// Threads that prove a long tail: while one waits for the medium, another has work.
 pub const TAIL_THREADS: usize = 4;
+/// Reads of a medium before what it does not give is lost: one that fails once may give the bytes then.
+pub const READ_TRIES: u32 = 3;

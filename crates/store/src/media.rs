@@ -123,13 +123,10 @@ pub trait File: Send + Sync {
 #[repr(C, align(4096))]
 pub(crate) struct Block(pub(crate) [u8; 4096]);
 
-/// How often a medium is asked before what it does not give is lost.
-const READ_TRIES: u32 = 3;
-
 /// [`File::read_at`] of a medium that may fail once and give the bytes then.
 pub(crate) fn read_again(file: &dyn File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut answer = file.read_at(buf, offset);
-    for _ in 1..READ_TRIES {
+    for _ in 1..crate::limits::READ_TRIES {
         if answer.is_err() {
             answer = file.read_at(buf, offset);
         }

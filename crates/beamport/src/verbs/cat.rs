@@ -162,16 +162,11 @@ fn line(message: &Message<'_>, (stream, origin): (&str, Option<&str>), clock: Cl
         None => "?".into(),
     };
     let mut flagged = String::new();
-    for word in flag_words(entry.flags) {
+    for word in flags::words(entry.flags) {
         flagged += word;
         flagged.push(' ');
     }
     format!("{:>8}  {time}  {origin}  {}  {flagged}{content}", message.sequence, entry.schema)
-}
-
-fn flag_words(word: u16) -> Vec<&'static str> {
-    let known = [(flags::AHEAD, "ahead"), (flags::SUSPECT, "suspect"), (flags::CLOCK, "clock")];
-    known.into_iter().filter(|(bit, _)| word & bit != 0).map(|(_, name)| name).collect()
 }
 
 /// What a message says in one line: fields without its time, and without its source name where that is one of the names
@@ -237,7 +232,7 @@ fn object(message: &Message<'_>, origin: Option<&str>, clock: Clock) -> Value {
         "origin": origin,
         "origin_seq": entry.origin_seq,
         "schema": entry.schema.as_text(),
-        "flags": flag_words(entry.flags),
+        "flags": flags::words(entry.flags),
         "bytes": message.payload.len(),
     });
     if clock == Clock::Epoch {

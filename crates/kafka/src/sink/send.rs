@@ -141,6 +141,15 @@ fn mark(input: usize, sequence: u64) -> usize {
     input << (usize::BITS - INPUT_BITS) | sequence as usize
 }
 
+/// The key of a message: its origin. Where origins name topics, the part after the first `/`, the same in each life.
+fn key(origin: &str, by_origin: bool) -> &str {
+    let Some((_, rest)) = origin.split_once('/').filter(|_| by_origin) else { return origin };
+    match rest.rsplit_once('#') {
+        Some((base, life)) if !life.is_empty() && life.bytes().all(|b| b.is_ascii_digit()) => base,
+        _ => rest,
+    }
+}
+
 /// The input and the sequence of a mark.
 fn unmark(mark: usize) -> (usize, u64) {
     (mark >> (usize::BITS - INPUT_BITS), (mark << INPUT_BITS >> INPUT_BITS) as u64)
@@ -197,6 +206,7 @@ impl Open {
         // Once batches are tried again, nothing may be on the way.
         let is_draining = self.careful_until.is_some_and(|until| self.now >= until);
         let room = if is_draining { 0 } else { HELD_MAX.saturating_sub(self.held) };
+        let by_origin = self.inputs[number].topic.is_none();
         for (took, message) in batch.iter().enumerate() {
             let sequence = message.sequence;
             let Some(route) = self.route(number, batch.origin(&message), message.entry.origin as usize) else {
@@ -217,11 +227,14 @@ impl Open {
                 }
             }
             let header = header::write(&identity);
+            // A search by time finds a value that is sent again.
+            let is_repeat = message.entry.flags & store::flags::REPEAT != 0;
+            let time = if is_repeat { message.entry.arrival_time } else { message.entry.source_time };
             let outgoing = Message {
                 partition: None,
-                key: Some(batch.origin(&message).as_bytes()),
+                key: Some(key(batch.origin(&message), by_origin).as_bytes()),
                 payload: message.payload,
-                time_ms: Some(message.entry.source_time.div_euclid(1_000_000)).filter(|time| *time > 0),
+                time_ms: Some(time.div_euclid(1_000_000)).filter(|time| *time > 0),
                 headers: &[(header::NAME, &header)],
                 mark: mark(number, sequence),
             };
@@ -486,6 +499,19 @@ mod tests {
     fn a_mark_holds_input_and_sequence() {
         for (input, sequence) in [(0, 0), (1023, (1 << 54) - 1), (3, 12)] {
             assert_eq!(unmark(mark(input, sequence)), (input, sequence));
+        }
+    }
+
+    #[test]
+    fn a_key_is_the_origin_or_what_follows_its_topic() {
+        for (origin, rest) in [
+            ("loki_motion/M:1.RBV", "M:1.RBV"),
+            ("loki_motion/M:1.RBV#2", "M:1.RBV"),
+            ("loki_motion/a/b#c", "a/b#c"),
+            ("loki_motion/a#", "a#"),
+            ("loki_motion", "loki_motion"),
+        ] {
+            assert_eq!((key(origin, true), key(origin, false)), (rest, origin));
         }
     }
 }
