@@ -1,4 +1,5 @@
-//! Services that take the place of those of ESS: `beamport ess writer` is the file writer `kafka-to-nexus`.
+//! Services that take the place of those of ESS: `beamport ess writer` is the file writer `kafka-to-nexus`, and
+//! `beamport ess forwarder` the forwarder (`forward`).
 //!
 //! The dialect (`options`, `command`, `plan`, `reply`) is pure functions over bytes and texts: flags and the ini file
 //! become [`WriterOptions`], a message of the job pool or of a control topic becomes a [`Command`] or a [`Refusal`], a
@@ -15,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod command;
+mod forward;
 #[cfg(feature = "client")]
 mod job;
 #[cfg(feature = "client")]
@@ -29,7 +31,8 @@ mod reply;
 mod service;
 
 pub use command::{Command, Mistake, Refusal, StartJob, StopJob, read};
-pub use options::{Given, Level, OPTIONS, Opt, WriterOptions};
+pub use forward::{Change, Pattern, Protocol, Schema, Stream, Streams, read_change};
+pub use options::{FORWARDER_OPTIONS, ForwarderOptions, Given, Level, OPTIONS, Opt, Place, WriterOptions};
 pub use plan::{Checked, JOB_FILE, JobFiles, Pins, STREAMS_FOLDER, TEMPLATE_FILE, check, environment, files, output};
 pub use reply::{
     Answer, Dismissed, Lost, Service, Topic, Writing, Written, answer, refused, status, without_metadata, written,

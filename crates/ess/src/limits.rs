@@ -8,6 +8,30 @@ pub(crate) const CONFIG_BYTES_MAX: u64 = 1 << 20;
 /// Longest duration of an option. A job that takes longer to settle is a mistake of units.
 pub(crate) const DURATION_MAX: Duration = Duration::from_secs(24 * 3600);
 
+/// Streams of a forwarder: four times those of the largest instrument of ESS.
+pub(crate) const STREAMS_MAX: usize = 20_000;
+
+/// Bytes of the name of a PV: those that the source takes.
+pub(crate) const CHANNEL_BYTES_MAX: usize = 500;
+
+/// Bytes of a request to the source of a forwarder: those of the control socket, with room for what surrounds it.
+#[cfg(test)]
+pub(crate) const REQUEST_BYTES_MAX: usize = 60 << 10;
+
+/// How long the forwarder keeps what Kafka has taken, to look at it.
+#[cfg(test)]
+pub(crate) const TAKEN_AGE: Duration = Duration::from_secs(3600);
+
+/// Free space that the stream of a forwarder leaves on its disk.
+#[cfg(test)]
+pub(crate) const TAKEN_FREE: u64 = 1 << 30;
+
+/// Least time after which the forwarder sends a value again: that of the source.
+pub(crate) const REPEAT_MIN: Duration = Duration::from_secs(1);
+
+/// Time between two values of a simulated PV, ms: that of the source.
+pub(crate) const FAKE_PERIOD_MS: u64 = 1000;
+
 /// Least memory of the writer: one job with the smallest stream that keeps up with a topic.
 pub(crate) const MEMORY_MIN: u64 = 16 << 20;
 

@@ -1,8 +1,12 @@
-//! Options of the file writer: those of `kafka-to-nexus`, by flag and by ini file, and two of our own.
+//! Options of the file writer: those of `kafka-to-nexus`, by flag and by ini file, and two of our own; and what they
+//! share with those of the forwarder (`forwarder`).
 //!
 //! A flag wins over the file, and every mistake is listed at once. A value of `-X` is never printed: some are secrets.
 
+mod forwarder;
 mod ini;
+
+pub use forwarder::{FORWARDER_OPTIONS, ForwarderOptions, Place};
 
 use crate::limits::{DURATION_MAX, MEMORY_MIN, VERBOSITY_MAX};
 use flow::Fault;
@@ -19,7 +23,7 @@ pub struct Opt {
     pub name: &'static str,
     /// Its letter.
     pub short: Option<char>,
-    /// What its value is called.
+    /// What its value is called; empty: it takes none.
     pub value: &'static str,
     /// Its default; empty: none.
     pub default: &'static str,
@@ -27,7 +31,7 @@ pub struct Opt {
     pub about: &'static str,
     /// It takes more than one value.
     pub many: bool,
-    /// It has a meaning in `kafka-to-nexus` and none here: why.
+    /// It has a meaning in the program of ESS and none here: why.
     unused: Option<&'static str>,
 }
 
@@ -42,7 +46,7 @@ const fn unused(name: &'static str, value: &'static str, why: &'static str) -> O
 /// Name of the option that names the ini file.
 const CONFIG_FILE: &str = "config-file";
 
-/// Every option.
+/// Every option of the file writer.
 pub static OPTIONS: [Opt; 21] = [
     Opt { many: true, ..opt("brokers", "HOST:PORT,...", "", "Some brokers of the Kafka cluster (required)") },
     opt("command-status-topic", "TOPIC", "", "Topic of the status while idle, and of commands (required)"),
@@ -162,17 +166,9 @@ impl WriterOptions {
     /// # Errors
     /// Every mistake.
     pub fn read(flags: &Given, here: &Path) -> Result<Self, Fault> {
-        let mut read = Reading::default();
+        let mut read = Reading::new(&OPTIONS, "writer");
         if let Some(file) = flags.get(CONFIG_FILE).and_then(|values| values.last()) {
-            let path = here.join(file);
-            let text = ini::text_of(&path).map_err(|cause| {
-                Fault::new(format!("cannot read {}", path.display()), cause).hint("name an ini file")
-            })?;
-            let (entries, mistakes) = ini::read(&text);
-            read.mistakes.extend(mistakes.into_iter().map(|mistake| format!("{}: {mistake}", path.display())));
-            for (line, name, values) in entries {
-                read.of_file(&path, line, name, values);
-            }
+            read.file(&here.join(file), ini::read)?;
         }
         read.given.extend(flags.iter().map(|(name, values)| (name.clone(), values.clone())));
         read.options(here)
@@ -180,19 +176,43 @@ impl WriterOptions {
 }
 
 /// Options while they are read.
-#[derive(Default)]
 struct Reading {
+    table: &'static [Opt],
+    /// The service, as it is typed behind `beamport ess`.
+    verb: &'static str,
     given: Given,
     mistakes: Vec<String>,
     warnings: Vec<String>,
 }
 
+/// Entries of an ini file, and its mistakes.
+type IniText = (Vec<ini::Entry>, Vec<String>);
+
 impl Reading {
+    fn new(table: &'static [Opt], verb: &'static str) -> Self {
+        Self { table, verb, given: Given::new(), mistakes: Vec::new(), warnings: Vec::new() }
+    }
+
+    /// Reads an ini file.
+    fn file(&mut self, path: &Path, read: fn(&str) -> IniText) -> Result<(), Fault> {
+        let cannot = |cause| Fault::new(format!("cannot read {}", path.display()), cause).hint("name an ini file");
+        let (entries, mistakes) = read(&ini::text_of(path).map_err(cannot)?);
+        self.mistakes.extend(mistakes.into_iter().map(|mistake| format!("{}: {mistake}", path.display())));
+        for (line, name, values) in entries {
+            self.of_file(path, line, name, values);
+        }
+        Ok(())
+    }
+
     /// An entry of the ini file. The last one of a name wins, as flags do; those of `-X` are joined.
     fn of_file(&mut self, path: &Path, line: usize, name: String, values: Vec<String>) {
         let place = format!("{}:{line}", path.display());
-        let names = || OPTIONS.iter().map(|option| option.name).filter(|name| *name != CONFIG_FILE);
-        match OPTIONS.iter().find(|option| option.name == name || option.short.is_some_and(|s| name == s.to_string())) {
+        let names = || self.table.iter().map(|option| option.name).filter(|name| *name != CONFIG_FILE);
+        match self
+            .table
+            .iter()
+            .find(|option| option.name == name || option.short.is_some_and(|s| name == s.to_string()))
+        {
             Some(option) if option.name == CONFIG_FILE => {
                 self.mistakes.push(format!("{place}: `{CONFIG_FILE}` cannot stand in an ini file; remove it"));
             }
@@ -207,7 +227,7 @@ impl Reading {
             Some(option) => drop(self.given.insert(option.name.to_owned(), values)),
             None => {
                 let hint = nearest(&name, names()).map_or_else(
-                    || "`beamport ess writer --help` lists the options".to_owned(),
+                    || format!("`beamport ess {} --help` lists the options", self.verb),
                     |near| format!("did you mean `{near}`?"),
                 );
                 self.mistakes.push(format!("{place}: unknown option `{}`; {hint}", shortened(&name)));
@@ -217,7 +237,7 @@ impl Reading {
 
     /// The last value of an option; its default.
     fn text(&self, name: &str) -> Option<String> {
-        let option = OPTIONS.iter().find(|option| option.name == name)?;
+        let option = self.table.iter().find(|option| option.name == name)?;
         let default = Some(option.default).filter(|text| !text.is_empty()).map(str::to_owned);
         self.given.get(name).and_then(|values| values.last()).cloned().or(default)
     }
@@ -276,20 +296,40 @@ impl Reading {
         words.chunks_exact(2).map(|pair| (pair[0].clone(), place(&pair[1]))).collect()
     }
 
-    fn options(mut self, here: &Path) -> Result<WriterOptions, Fault> {
-        for option in OPTIONS.iter().filter(|option| self.given.contains_key(option.name)) {
+    /// Warns of options without effect.
+    fn warn_of_unused(&mut self) {
+        for option in self.table.iter().filter(|option| self.given.contains_key(option.name)) {
             if let Some(why) = option.unused {
                 self.warnings.push(format!("`--{}` has no effect: {why}", option.name));
             }
         }
-        let level = match self.given.contains_key("verbosity") {
-            true => self.value("verbosity", level),
-            false => None,
-        };
-        let data = || match std::env::var_os("BEAMPORT_DATA").filter(|value| !value.is_empty()) {
-            Some(folder) => folder.into(),
-            None => PathBuf::from("beamport-data/writer"),
-        };
+    }
+
+    fn level(&mut self) -> Option<Level> {
+        if self.given.contains_key("verbosity") { self.value("verbosity", level) } else { None }
+    }
+
+    /// The data folder.
+    fn data(&mut self, here: &Path) -> PathBuf {
+        let default = Path::new("beamport-data").join(self.verb);
+        self.folder("data", here, || {
+            std::env::var_os("BEAMPORT_DATA").filter(|value| !value.is_empty()).map_or(default, Into::into)
+        })
+    }
+
+    /// The options, unless there was a mistake.
+    fn checked<T>(self, options: T) -> Result<T, Fault> {
+        if self.mistakes.is_empty() {
+            return Ok(options);
+        }
+        let verb = self.verb;
+        Err(Fault::new(format!("wrong options of `beamport ess {verb}`"), self.mistakes.join("\n  "))
+            .hint(format!("`beamport ess {verb} --help` lists the options")))
+    }
+
+    fn options(mut self, here: &Path) -> Result<WriterOptions, Fault> {
+        self.warn_of_unused();
+        let level = self.level();
         let options = WriterOptions {
             brokers: self.brokers(),
             command_status_topic: self.topic("command-status-topic"),
@@ -304,15 +344,11 @@ impl Reading {
             metadata_timeout: self.duration("kafka-metadata-max-timeout"),
             kafka_config: self.kafka_config(here),
             level,
-            data: self.folder("data", here, data),
+            data: self.data(here),
             memory: self.value("memory", memory).unwrap_or(MEMORY_MIN),
             warnings: std::mem::take(&mut self.warnings),
         };
-        if self.mistakes.is_empty() {
-            return Ok(options);
-        }
-        Err(Fault::new("wrong options of `beamport ess writer`", self.mistakes.join("\n  "))
-            .hint("`beamport ess writer --help` lists the options"))
+        self.checked(options)
     }
 }
 

@@ -211,7 +211,7 @@ pub fn files<'a>(job: &'a StartJob, options: &WriterOptions, pins: &Pins, passed
     let mut text = String::from("# Made by `beamport ess writer`. `beamport up` runs it, also by hand.\n\n");
     let count = pins.0.len().max(1) as u64;
     let live = size_text(Size((options.memory / count).clamp(LIVE_MIN, LIVE_MAX) & !(LIVE_MIN - 1)));
-    let properties = properties(options);
+    let properties = properties(&options.kafka_config);
     // Writing to a String cannot fail.
     let _ = writeln!(text, "instrument = \"job\"\ndata = {}\n", quoted(STREAMS_FOLDER));
     for (at, (topic, offsets)) in pins.0.iter().enumerate() {
@@ -266,18 +266,19 @@ fn stream(at: usize) -> String {
 }
 
 /// A text as TOML has it.
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     toml_edit::Value::from(text).to_string()
 }
 
 /// Properties of the jobs' clients: the last value of each, without those that beamport sets itself.
-fn given(options: &WriterOptions) -> BTreeMap<&str, (usize, &str)> {
-    let all = options.kafka_config.iter().enumerate();
+fn given(config: &[(String, String)]) -> BTreeMap<&str, (usize, &str)> {
+    let all = config.iter().enumerate();
     let ours = |name: &str| kafka::is_reserved(name);
     all.filter(|(_, (name, _))| !ours(name)).map(|(at, (name, value))| (name.as_str(), (at, value.as_str()))).collect()
 }
 
-fn properties(options: &WriterOptions) -> Vec<String> {
+/// The lines of a table `properties`.
+pub(crate) fn properties(config: &[(String, String)]) -> Vec<String> {
     let one = |(name, (at, value)): (&str, (usize, &str))| {
         let value = match is_hidden(name, value) {
             true => format!("env:{}", variable(at)),
@@ -285,13 +286,18 @@ fn properties(options: &WriterOptions) -> Vec<String> {
         };
         format!("{} = {}", quoted(name), quoted(&value))
     };
-    given(options).into_iter().map(one).collect()
+    given(config).into_iter().map(one).collect()
 }
 
 /// Variables of the environment that `beamport up` of a job needs: values of properties that may be secrets.
 #[must_use]
 pub fn environment(options: &WriterOptions) -> Vec<(String, String)> {
-    let hidden = given(options).into_iter().filter(|(name, (_, value))| is_hidden(name, value));
+    environment_of(&options.kafka_config)
+}
+
+/// The same of any properties.
+pub(crate) fn environment_of(config: &[(String, String)]) -> Vec<(String, String)> {
+    let hidden = given(config).into_iter().filter(|(name, (_, value))| is_hidden(name, value));
     hidden.map(|(_, (at, value))| (variable(at), value.to_owned())).collect()
 }
 

@@ -157,15 +157,20 @@ pub fn status(service: &Service, dismissed: Dismissed, job: Option<&Writing>) ->
         json["topics"] = json!(shown.topics);
         json["trouble"] = json!(shown.trouble);
     }
+    x5f2(service, SOFTWARE, &json.to_string())
+}
+
+/// The `x5f2` of a service that has the name of the program whose place it takes.
+pub(crate) fn x5f2(service: &Service, software: &str, status_json: &str) -> Vec<u8> {
     let mut out = Vec::new();
     let fields = X5f2 {
-        software_name: SOFTWARE,
+        software_name: software,
         software_version: concat!("beamport ", env!("CARGO_PKG_VERSION")),
         service_id: &service.id,
         host_name: &service.host,
         process_id: service.pid,
         update_interval: u32::try_from(service.interval.as_millis()).unwrap_or(u32::MAX),
-        status_json: &json.to_string(),
+        status_json,
     };
     let _ = x5f2::write(&mut out, &fields);
     out

@@ -41,7 +41,7 @@ pub use librdkafka::{Kind, Unsent, Wrong};
 #[cfg(feature = "client")]
 pub use producer::{Message, Producer, Report};
 pub use property::is_reserved;
-pub use section::{SOURCE, wrong_topic};
+pub use section::{SOURCE, wrong_brokers, wrong_topic};
 pub use sink::SINK;
 
 /// Version of librdkafka, and what it was built with; `None` where this program was built without it.

@@ -202,7 +202,9 @@ pub(crate) fn read_properties(section: &mut Section<'_>, ours: &property::Ours) 
     }
 }
 
-pub(crate) fn wrong_brokers(brokers: &str) -> Option<Refused> {
+/// Why a text is not a list of brokers.
+#[must_use]
+pub fn wrong_brokers(brokers: &str) -> Option<Refused> {
     let hint = "write `brokers = \"HOST:9092\"`, with a comma between two";
     // One that is missing has been reported.
     let wrong = |broker: &str| {

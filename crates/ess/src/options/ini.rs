@@ -1,4 +1,5 @@
-//! The ini file of `kafka-to-nexus`: a line `name=value`, values with blanks in quotes, or several in brackets.
+//! The ini file of `kafka-to-nexus`: a line `name=value`, values with blanks in quotes, or several in brackets; and
+//! that of the ESS forwarder, whose lines are `name = value`, `name: value`, `name value`, or a name alone.
 
 use crate::limits::{CONFIG_BYTES_MAX, CONFIG_MISTAKES_MAX};
 use settings::shortened;
@@ -50,6 +51,33 @@ fn entry(line: &str) -> Result<(String, Vec<String>), String> {
     };
     let name = name.trim().trim_matches(['"', '\'']).trim_start_matches('-').to_owned();
     words(rest).map(|values| (name, values))
+}
+
+/// The entries of a text of the forwarder. Sections do not matter, and there are no mistakes.
+pub(super) fn read_loose(text: &str) -> (Vec<Entry>, Vec<String>) {
+    let lines = text.lines().map(str::trim).zip(1..);
+    let entries = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with(['#', ';', '[']));
+    (entries.map(|(line, number)| loose(line, number)).collect(), Vec::new())
+}
+
+fn loose(line: &str, number: usize) -> Entry {
+    let between = |c: char| c.is_whitespace() || c == '=' || c == ':';
+    let end = line.find(between);
+    let (name, rest) = line.split_at(end.unwrap_or(line.len()));
+    let rest = rest.trim_start();
+    let rest = rest.strip_prefix(['=', ':']).unwrap_or(rest).trim_start();
+    let comment = [" #", " ;", "\t#", "\t;"].iter().filter_map(|start| rest.find(start)).min();
+    let quoted = rest.chars().next().filter(|c| ['"', '\''].contains(c)).and_then(|quote| rest[1..].split_once(quote));
+    let value = match quoted {
+        Some((value, _)) => value,
+        None => rest[..comment.unwrap_or(rest.len())].trim_end(),
+    };
+    let values = match (end, value) {
+        (None, _) => vec!["true".to_owned()],
+        (_, "") => Vec::new(),
+        (_, value) => vec![value.to_owned()],
+    };
+    (number, name.trim_start_matches('-').to_owned(), values)
 }
 
 /// Words with blanks between, inside of brackets also commas; quotes hold a word together.

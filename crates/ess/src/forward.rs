@@ -1,0 +1,415 @@
+//! Commands to the forwarder: `fc00`, and its predecessor `rf5k`, change the set of streams that are forwarded.
+//!
+//! Whatever the bytes are, [`read_change`] returns. A stream of a command that is wrong is skipped and named; the
+//! others of the command hold.
+
+#[cfg(test)]
+mod entries;
+#[cfg(test)]
+mod status;
+
+use crate::command::Mistake;
+use crate::limits::{CHANNEL_BYTES_MAX, STREAMS_MAX};
+use kafka::wrong_topic;
+use settings::{Word, shortened};
+use std::collections::BTreeSet;
+use wire::fc00::{self, UpdateType};
+use wire::rf5k;
+
+pub use wire::fc00::Protocol;
+
+/// What the values of a PV are sent as: the words of the ESS forwarder, and `ad00` and `un00`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Schema {
+    /// Values.
+    F144,
+    /// Values with their alarm, the predecessor of `f144`.
+    F142,
+    /// A table as an array of values in time.
+    NttableSe00,
+    /// The same, the predecessor of `se00`.
+    NttableSenv,
+    /// Times of a chopper.
+    Tdct,
+    /// Frames.
+    Ad00,
+    /// Alarms.
+    Al00,
+    /// Connections.
+    Ep01,
+    /// Units.
+    Un00,
+    /// Nothing but what is sent beside each stream.
+    NoOp,
+}
+
+impl Word for Schema {
+    const ALL: &'static [(&'static str, Self)] = &[
+        ("f144", Self::F144),
+        ("f142", Self::F142),
+        ("nttable_se00", Self::NttableSe00),
+        ("nttable_senv", Self::NttableSenv),
+        ("tdct", Self::Tdct),
+        ("ad00", Self::Ad00),
+        ("al00", Self::Al00),
+        ("ep01", Self::Ep01),
+        ("un00", Self::Un00),
+        ("no_op", Self::NoOp),
+    ];
+}
+
+impl Schema {
+    /// Channel Access has no structures.
+    fn needs_structures(self) -> bool {
+        matches!(self, Self::NttableSe00 | Self::NttableSenv | Self::Ad00)
+    }
+}
+
+/// One stream that is forwarded. The order is that of PV and topic, so that those of one PV and topic are neighbours.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Stream {
+    /// How the PV is reached.
+    pub protocol: Protocol,
+    /// The PV.
+    pub channel: String,
+    /// The topic.
+    pub topic: String,
+    /// What it is sent as.
+    pub schema: Schema,
+    /// Whether the last value is sent again.
+    pub is_periodic: bool,
+}
+
+/// Chooses streams to be removed; a text that is empty matches all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pattern {
+    /// Of the PV, with wildcards.
+    pub channel: String,
+    /// The schema, literally.
+    pub schema: String,
+    /// Of the topic, with wildcards.
+    pub topic: String,
+}
+
+/// What a command changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// These streams are forwarded too.
+    Add(Vec<Stream>),
+    /// Streams that one of these matches are no longer forwarded.
+    Remove(Vec<Pattern>),
+    /// No stream is forwarded.
+    RemoveAll,
+    /// These streams are forwarded and no others.
+    Replace(Vec<Stream>),
+}
+
+/// A stream of a command as it came.
+struct Given<'a> {
+    channel: &'a str,
+    schema: &'a str,
+    topic: &'a str,
+    protocol: Protocol,
+    is_periodic: bool,
+}
+
+/// Reads a command; with it what was skipped. `None`: a message of another schema, which is not for the forwarder.
+///
+/// # Errors
+/// Why the message is no command.
+pub fn read_change(payload: &[u8]) -> Result<Option<(Change, Vec<Mistake>)>, Mistake> {
+    let damaged = |error: wire::Error| {
+        Mistake::new("message", format!("it is damaged: {error}"), "send a valid FlatBuffers message")
+    };
+    let (kind, streams): (UpdateType, Vec<Given<'_>>) = match wire::schema_id(payload) {
+        Some(fc00::ID) => {
+            let update = fc00::read(payload).map_err(damaged)?;
+            let given = |&fc00::Stream { channel, schema, topic, protocol, periodic }| Given {
+                channel,
+                schema,
+                topic,
+                protocol,
+                is_periodic: periodic != 0,
+            };
+            (update.config_change, update.streams.iter().map(given).collect())
+        }
+        Some(rf5k::ID) => {
+            let update = rf5k::read(payload).map_err(damaged)?;
+            let kind = match update.config_change {
+                rf5k::UpdateType::Add => UpdateType::Add,
+                rf5k::UpdateType::Remove => UpdateType::Remove,
+                rf5k::UpdateType::RemoveAll => UpdateType::RemoveAll,
+            };
+            let given = |&rf5k::Stream { channel, schema, topic, protocol }| Given {
+                channel,
+                schema,
+                topic,
+                protocol,
+                is_periodic: false,
+            };
+            (kind, update.streams.iter().map(given).collect())
+        }
+        _ => return Ok(None),
+    };
+    let mut skipped = Vec::new();
+    let change = match kind {
+        UpdateType::Add => Change::Add(valid(&streams, &mut skipped, Given::stream)),
+        UpdateType::Replace => Change::Replace(valid(&streams, &mut skipped, Given::stream)),
+        UpdateType::Remove => Change::Remove(valid(&streams, &mut skipped, Given::pattern)),
+        UpdateType::RemoveAll => Change::RemoveAll,
+    };
+    Ok(Some((change, skipped)))
+}
+
+/// What can be made of streams; the mistakes of the others.
+fn valid<'a, T>(
+    streams: &[Given<'a>],
+    skipped: &mut Vec<Mistake>,
+    make: fn(&Given<'a>) -> Result<T, Mistake>,
+) -> Vec<T> {
+    let mut made = Vec::new();
+    for (at, stream) in streams.iter().enumerate() {
+        match make(stream) {
+            Ok(one) => made.push(one),
+            Err(mistake) => skipped.push(Mistake { pointer: format!("streams/{at}/{}", mistake.pointer), ..mistake }),
+        }
+    }
+    made
+}
+
+/// Why a name cannot be that of a PV: that of the source, and a name with wildcards could not be removed alone.
+fn wrong_channel(channel: &str) -> Option<Mistake> {
+    let life = channel.rsplit_once('#').map(|(_, number)| number);
+    let cause = if channel.is_empty() {
+        "it is empty".to_owned()
+    } else if channel.len() > CHANNEL_BYTES_MAX {
+        format!("`{}` has more than {CHANNEL_BYTES_MAX} bytes", shortened(channel))
+    } else if channel.chars().any(|c| c.is_control() || c.is_whitespace() || ['*', '?'].contains(&c)) {
+        format!("`{}` has a space, a control character or a wildcard", shortened(channel))
+    } else if life.is_some_and(|number| number.bytes().all(|b| b.is_ascii_digit())) {
+        format!("`{}` ends in `#` and a number", shortened(channel))
+    } else {
+        return None;
+    };
+    Some(Mistake::new("channel", cause, "write the name of a PV"))
+}
+
+impl Given<'_> {
+    fn stream(&self) -> Result<Stream, Mistake> {
+        if let Some(mistake) = wrong_channel(self.channel) {
+            return Err(mistake);
+        }
+        if self.topic.is_empty() {
+            return Err(Mistake::new("topic", "it is empty", "name the topic of the stream"));
+        }
+        if let Some(refused) = wrong_topic(self.topic) {
+            return Err(Mistake::new("topic", refused.cause, refused.hint));
+        }
+        let is_ca = self.protocol == Protocol::Ca;
+        let known = Schema::of(self.schema).filter(|schema| !(is_ca && schema.needs_structures()));
+        let schema = known.ok_or_else(|| {
+            let words = Schema::ALL.iter().filter(|(_, schema)| !(is_ca && schema.needs_structures()));
+            let refused = settings::unknown_word(self.schema, words.map(|(word, _)| *word));
+            Mistake::new("schema", refused.cause, refused.hint)
+        })?;
+        Ok(Stream {
+            protocol: self.protocol,
+            channel: self.channel.to_owned(),
+            topic: self.topic.to_owned(),
+            schema,
+            is_periodic: self.is_periodic,
+        })
+    }
+
+    fn pattern(&self) -> Result<Pattern, Mistake> {
+        if [self.channel, self.schema, self.topic].iter().all(|text| text.is_empty()) {
+            let what = "channel, schema and topic are empty";
+            return Err(Mistake::new("channel", what, "name one of them, or send REMOVEALL"));
+        }
+        let [channel, schema, topic] = [self.channel, self.schema, self.topic].map(str::to_owned);
+        Ok(Pattern { channel, schema, topic })
+    }
+}
+
+/// The streams that are forwarded, each once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Streams(pub BTreeSet<Stream>);
+
+impl Streams {
+    /// Applies a command. Streams beyond the most are skipped and named.
+    pub fn apply(&mut self, change: Change) -> Vec<Mistake> {
+        let added = match change {
+            Change::RemoveAll => {
+                self.0.clear();
+                return Vec::new();
+            }
+            Change::Remove(patterns) => {
+                let patterns: Vec<_> = patterns.iter().map(Matcher::new).collect();
+                self.0.retain(|stream| !patterns.iter().any(|pattern| pattern.matches(stream)));
+                return Vec::new();
+            }
+            Change::Add(streams) => streams,
+            Change::Replace(streams) => {
+                self.0.clear();
+                streams
+            }
+        };
+        let mut skipped = Vec::new();
+        for stream in added {
+            if self.0.len() < STREAMS_MAX || self.0.contains(&stream) {
+                self.0.insert(stream);
+            } else {
+                let what = format!("`{}` is one more than {STREAMS_MAX} streams", shortened(&stream.channel));
+                skipped.push(Mistake::new("streams", what, "remove others before"));
+            }
+        }
+        skipped
+    }
+
+    /// The message of the storage topic: an `fc00` that adds all, or removes all where there is none.
+    #[must_use]
+    pub fn stored(&self) -> Vec<u8> {
+        let rows = self.0.iter().map(|stream| fc00::Stream {
+            channel: &stream.channel,
+            schema: stream.schema.word(),
+            topic: &stream.topic,
+            protocol: stream.protocol,
+            periodic: i32::from(stream.is_periodic),
+        });
+        let streams: Vec<fc00::Stream<'_>> = rows.collect();
+        let config_change = if streams.is_empty() { UpdateType::RemoveAll } else { UpdateType::Add };
+        let mut out = Vec::new();
+        // Texts of these lengths always fit.
+        let _ = fc00::write(&mut out, &fc00::ConfigUpdate { config_change, streams: (&streams).into() });
+        out
+    }
+
+    /// The streams of a message of the storage topic; with them what was skipped. `None`: it is not one of them.
+    #[must_use]
+    pub fn of_stored(payload: &[u8]) -> Option<(Self, Vec<Mistake>)> {
+        let (change, mut skipped) = read_change(payload).ok()??;
+        let mut streams = Self::default();
+        if !matches!(change, Change::Remove(_)) {
+            skipped.extend(streams.apply(change));
+            return Some((streams, skipped));
+        }
+        None
+    }
+}
+
+/// A pattern that was read once, for many streams.
+struct Matcher<'a> {
+    channel: Vec<Token>,
+    topic: Vec<Token>,
+    schema: &'a str,
+}
+
+impl<'a> Matcher<'a> {
+    fn new(pattern: &'a Pattern) -> Self {
+        let of = |text: &str| if text.is_empty() { vec![Token::Star] } else { tokens(text) };
+        Self { channel: of(&pattern.channel), topic: of(&pattern.topic), schema: &pattern.schema }
+    }
+
+    fn matches(&self, stream: &Stream) -> bool {
+        (self.schema.is_empty() || self.schema == stream.schema.word())
+            && matches(&self.channel, &stream.channel)
+            && matches(&self.topic, &stream.topic)
+    }
+}
+
+/// Part of a pattern as Python's `fnmatch` reads it.
+enum Token {
+    /// Any characters.
+    Star,
+    /// One character.
+    Any,
+    One(char),
+    /// One character in these ranges, or in none of them.
+    Set(Vec<(char, char)>, bool),
+}
+
+fn tokens(pattern: &str) -> Vec<Token> {
+    let letters: Vec<char> = pattern.chars().collect();
+    let (mut tokens, mut at) = (Vec::new(), 0);
+    while let Some(letter) = letters.get(at) {
+        at += 1;
+        tokens.push(match letter {
+            '*' => Token::Star,
+            '?' => Token::Any,
+            '[' => match set(&letters[at..]) {
+                Some((token, len)) => {
+                    at += len;
+                    token
+                }
+                None => Token::One('['),
+            },
+            other => Token::One(*other),
+        });
+    }
+    tokens
+}
+
+/// A set behind its `[`, and how many characters it has with its `]`; none where that is missing.
+fn set(letters: &[char]) -> Option<(Token, usize)> {
+    let is_not = letters.first() == Some(&'!');
+    let begin = usize::from(is_not);
+    // A `]` at the very beginning is one of the characters.
+    let end = begin + 1 + letters.get(begin + 1..)?.iter().position(|letter| *letter == ']')?;
+    let (mut ranges, mut rest) = (Vec::new(), &letters[begin..end]);
+    while let Some((first, tail)) = rest.split_first() {
+        match tail {
+            ['-', last, tail @ ..] => {
+                ranges.push((*first, *last));
+                rest = tail;
+            }
+            _ => {
+                ranges.push((*first, *first));
+                rest = tail;
+            }
+        }
+    }
+    Some((Token::Set(ranges, is_not), end + 1))
+}
+
+/// Whether a text has the form of a pattern, in at most as many steps as both have characters, multiplied.
+fn matches(pattern: &[Token], text: &str) -> bool {
+    let is_one = |token: &Token, letter: char| match token {
+        Token::Star => false,
+        Token::Any => true,
+        Token::One(one) => *one == letter,
+        Token::Set(ranges, is_not) => ranges.iter().any(|(a, b)| (*a..=*b).contains(&letter)) != *is_not,
+    };
+    let mut rest = text.chars();
+    let mut at = 0;
+    // Behind the newest star, and the text that it has not taken.
+    let mut star = None;
+    loop {
+        if let Some(Token::Star) = pattern.get(at) {
+            at += 1;
+            star = Some((at, rest.clone()));
+            continue;
+        }
+        let mut ahead = rest.clone();
+        match (pattern.get(at), ahead.next()) {
+            (None, None) => return true,
+            (Some(token), Some(letter)) if is_one(token, letter) => {
+                at += 1;
+                rest = ahead;
+            }
+            _ => match &mut star {
+                Some((behind, taken)) => {
+                    // The star takes one more.
+                    if taken.next().is_none() {
+                        return false;
+                    }
+                    at = *behind;
+                    rest = taken.clone();
+                }
+                None => return false,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
