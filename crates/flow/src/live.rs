@@ -165,7 +165,14 @@ impl InFlight {
 
     /// A message is acknowledged. False if it was acknowledged before, or never sent.
     pub fn confirm(&mut self, sequence: u64) -> bool {
-        let Ok(at) = self.sent.binary_search_by_key(&sequence, |sent| sent.0) else { return false };
+        // Most come in order.
+        let at = match self.sent.front() {
+            Some(first) if first.0 == sequence => 0,
+            _ => match self.sent.binary_search_by_key(&sequence, |sent| sent.0) {
+                Ok(at) => at,
+                Err(_) => return false,
+            },
+        };
         let is_new = !std::mem::replace(&mut self.sent[at].1, true);
         while self.sent.front().is_some_and(|sent| sent.1) {
             self.sent.pop_front();

@@ -20,7 +20,7 @@ mod record;
 
 pub(crate) use group::{Committed, Group, GroupEvent};
 pub use produce::Unsent;
-pub(crate) use produce::{Delivered, Outgoing};
+pub(crate) use produce::{Delivered, Outgoing, Spare};
 pub(crate) use record::{Batch, Record};
 
 /// Functions whose answer is an error code, as a number.

@@ -121,6 +121,10 @@ pub(crate) const SEND_ALWAYS: [(&str, &str); 3] =
 #[cfg(feature = "client")]
 pub(crate) const HEADERS_MAX: usize = 8;
 
+/// Lists of headers that a producer keeps to send them again: those of the requests that are under way. 4 MiB.
+#[cfg(feature = "client")]
+pub(crate) const SPARE_HEADERS_MAX: usize = 1 << 14;
+
 /// How long a question about the cluster waits for its answer, ms: a person waits.
 #[cfg(feature = "client")]
 pub(crate) const PROBE_PATIENCE_MS: i32 = 5000;

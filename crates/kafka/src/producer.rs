@@ -4,7 +4,7 @@
 //! into librdkafka's queue, which is bounded. Reports come in batches, and a descriptor becomes readable with them.
 
 use crate::client::{Pairs, merged, owned};
-use crate::librdkafka::{Client, Content, Delivered, Event, Kind, Outgoing, Queue, Topic, Unsent, Wake, Wrong};
+use crate::librdkafka::{Client, Content, Delivered, Event, Kind, Outgoing, Queue, Spare, Topic, Unsent, Wake, Wrong};
 use crate::limits::{SEND_ALWAYS, SEND_PROPERTIES};
 use crate::property::{self, NAMES, NOT_TAKEN};
 use flow::{Fault, Passes};
@@ -55,6 +55,7 @@ pub struct Producer {
     wake: Arc<Wake>,
     client: Arc<Client>,
     said: Option<Wrong>,
+    spare: Spare,
 }
 
 impl Producer {
@@ -84,6 +85,7 @@ impl Producer {
             client,
             said: None,
             early: None,
+            spare: Spare::default(),
         })
     }
 
@@ -107,12 +109,12 @@ impl Producer {
     }
 
     /// Puts a message into the queue, which copies it. After [`Unsent::Full`] reports make room.
-    pub fn send(&self, topic: usize, message: &Message<'_>) -> Result<(), Unsent> {
+    pub fn send(&mut self, topic: usize, message: &Message<'_>) -> Result<(), Unsent> {
         let Some((_, topic)) = self.topics.get(topic) else {
             return Err(Unsent::Wrong(Wrong { kind: Kind::NoTopic, text: "there is no topic of this number".into() }));
         };
         let &Message { partition, key, payload, time_ms, headers, mark } = message;
-        topic.send(&Outgoing { partition, key, payload, time_ms, headers, mark })
+        topic.send(&Outgoing { partition, key, payload, time_ms, headers, mark }, &mut self.spare)
     }
 
     /// Calls `each` for all messages of which the brokers have answered. An error: the producer sends nothing any more,
@@ -128,15 +130,16 @@ impl Producer {
     fn take(&mut self, event: &Event, each: &mut dyn FnMut(Report)) -> Result<(), Fault> {
         let (mut said, topics) = (self.said.take(), &self.topics);
         let mut last = (0, 0);
-        let is_reports = event.reports(&mut |Delivered { mark, topic, partition, offset, is_alone }| {
-            if last.0 != topic {
-                last = (topic, topics.iter().position(|(_, known)| known.key() == topic).unwrap_or(usize::MAX));
-            }
-            if offset.is_ok() {
-                said = None;
-            }
-            each(Report { mark, topic: last.1, partition, offset, is_alone });
-        });
+        let is_reports =
+            event.reports(&mut self.spare, &mut |Delivered { mark, topic, partition, offset, is_alone }| {
+                if last.0 != topic {
+                    last = (topic, topics.iter().position(|(_, known)| known.key() == topic).unwrap_or(usize::MAX));
+                }
+                if offset.is_ok() {
+                    said = None;
+                }
+                each(Report { mark, topic: last.1, partition, offset, is_alone });
+            });
         self.said = said;
         if is_reports {
             return Ok(());

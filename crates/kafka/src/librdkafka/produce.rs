@@ -1,10 +1,10 @@
 //! What sends: messages into librdkafka's queue, and reports of what became of them.
 
 use super::{Client, Event, Kind, Mark, Options, Queue, Topic, Wrong, array, c, c_string, codes, text_of};
-use crate::limits::{HEADERS_MAX, TEXT_BYTES};
+use crate::limits::{HEADERS_MAX, SPARE_HEADERS_MAX, TEXT_BYTES};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
-use std::ptr;
+use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 /// A message to send.
@@ -44,6 +44,63 @@ pub(crate) struct Delivered {
     pub(crate) is_alone: bool,
 }
 
+/// Lists of one header that came back with reports, and are sent again with other values: making one costs librdkafka
+/// three allocations.
+#[derive(Default)]
+pub(crate) struct Spare(Vec<NonNull<c::rd_kafka_headers_t>>);
+
+// SAFETY: nobody else has the lists.
+unsafe impl Send for Spare {}
+
+impl Spare {
+    /// A list of this header alone.
+    fn take(&mut self, name: &CStr, value: &[u8]) -> NonNull<c::rd_kafka_headers_t> {
+        let size = isize::try_from(value.len()).unwrap_or(0);
+        if let Some(list) = self.0.pop() {
+            let raw = list.as_ptr();
+            let (mut known, mut place, mut room) = (ptr::null(), ptr::null(), 0);
+            // SAFETY: the list is ours. Its header has a name that is a C string, and `room` bytes in memory of its own
+            // that nobody refers to. Answers are not needed, because what is not found stays null.
+            unsafe {
+                if c::rd_kafka_header_cnt(raw) == 1 {
+                    c::rd_kafka_header_get_all(raw, 0, &raw mut known, &raw mut place, &raw mut room);
+                }
+                if !known.is_null() && !place.is_null() && room == value.len() && CStr::from_ptr(known) == name {
+                    ptr::copy_nonoverlapping(value.as_ptr(), place.cast_mut().cast(), room);
+                    return list;
+                }
+                c::rd_kafka_headers_destroy(raw);
+            }
+        }
+        // SAFETY: it answers a new list, never null; name and value are copied.
+        unsafe {
+            let list = c::rd_kafka_headers_new(1);
+            c::rd_kafka_header_add(list, name.as_ptr(), -1, value.as_ptr().cast(), size);
+            NonNull::new(list).unwrap_or_else(|| std::process::abort())
+        }
+    }
+
+    /// Keeps the list of a message that was delivered, or not.
+    ///
+    /// # Safety
+    /// The message lives, is of a report, and nobody has a reference to its headers.
+    unsafe fn keep(&mut self, message: *const c::rd_kafka_message_t) {
+        if self.0.len() < SPARE_HEADERS_MAX {
+            let mut list = ptr::null_mut();
+            // SAFETY: the caller's; a list that is detached is ours.
+            unsafe { c::rd_kafka_message_detach_headers(message.cast_mut(), &raw mut list) };
+            self.0.extend(NonNull::new(list));
+        }
+    }
+}
+
+impl Drop for Spare {
+    fn drop(&mut self) {
+        // SAFETY: the lists are ours.
+        self.0.drain(..).for_each(|list| unsafe { c::rd_kafka_headers_destroy(list.as_ptr()) });
+    }
+}
+
 /// Opens a socket that is reset when it closes: unsent bytes of a killed process are discarded, and do not reach a
 /// broker after the process has restarted.
 pub(super) unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int, _: *mut c_void) -> c_int {
@@ -74,7 +131,7 @@ fn bytes(bytes: &[u8]) -> c::rd_kafka_vu_s__bindgen_ty_1__bindgen_ty_1 {
 
 impl Topic {
     /// Puts a message into the queue, which copies it. Never waits.
-    pub(crate) fn send(&self, message: &Outgoing<'_>) -> Result<(), Unsent> {
+    pub(crate) fn send(&self, message: &Outgoing<'_>, spare: &mut Spare) -> Result<(), Unsent> {
         use c::rd_kafka_vtype_t as V;
         let mut all = [const { Argument::uninit() }; 7 + HEADERS_MAX];
         let mut count = 0;
@@ -93,22 +150,31 @@ impl Topic {
         if let Some(time) = message.time_ms {
             add(argument(V::RD_KAFKA_VTYPE_TIMESTAMP, |value| value.i64_ = time));
         }
-        for (name, header) in message.headers.iter().take(HEADERS_MAX) {
-            add(argument(V::RD_KAFKA_VTYPE_HEADER, |value| {
-                value.header = c::rd_kafka_vu_s__bindgen_ty_1__bindgen_ty_2 {
-                    name: name.as_ptr(),
-                    val: header.as_ptr().cast(),
-                    size: isize::try_from(header.len()).unwrap_or(0),
-                };
-            }));
+        let mut list = None;
+        match message.headers {
+            [(name, header)] => {
+                let taken = *list.insert(spare.take(name, header));
+                add(argument(V::RD_KAFKA_VTYPE_HEADERS, |value| value.headers = taken.as_ptr()));
+            }
+            headers => headers.iter().take(HEADERS_MAX).for_each(|(name, header)| {
+                add(argument(V::RD_KAFKA_VTYPE_HEADER, |value| {
+                    value.header = c::rd_kafka_vu_s__bindgen_ty_1__bindgen_ty_2 {
+                        name: name.as_ptr(),
+                        val: header.as_ptr().cast(),
+                        size: isize::try_from(header.len()).unwrap_or(0),
+                    };
+                }));
+            }),
         }
         // SAFETY: topic and client live; the first `count` arguments are filled, and all they point to lives through
-        // the call, which copies it. The answer is null or an error that is ours.
+        // the call, which copies it. Without an error the list of headers belongs to the message, otherwise it is ours
+        // again. The answer is null or an error that is ours.
         unsafe {
             let error = c::rd_kafka_produceva(self.client.0.as_ptr(), all.as_ptr().cast(), count);
             if error.is_null() {
                 return Ok(());
             }
+            spare.0.extend(list);
             let wrong = Wrong::of(codes::rd_kafka_error_code(error));
             c::rd_kafka_error_destroy(error);
             Err(if wrong.kind == Kind::QueueFull { Unsent::Full } else { Unsent::Wrong(wrong) })
@@ -198,7 +264,7 @@ impl Client {
 
 impl Event {
     /// Calls `each` with the reports that it holds. False if it is no event of reports.
-    pub(crate) fn reports(&self, each: &mut dyn FnMut(Delivered)) -> bool {
+    pub(crate) fn reports(&self, spare: &mut Spare, each: &mut dyn FnMut(Delivered)) -> bool {
         let event = self.0.as_ptr();
         // SAFETY: the event lives.
         if unsafe { c::rd_kafka_event_type(event) } != c::RD_KAFKA_EVENT_DR {
@@ -225,6 +291,7 @@ impl Event {
                         },
                         is_alone,
                     });
+                    spare.keep(message);
                 }
                 if count == 0 {
                     return true;
