@@ -134,7 +134,8 @@ class Instrument(Data):
         timeout: seconds; `None` waits for ever.
 
         Raises `Error` if it failed, or still runs after `timeout`. A report that tells of loss is no error: look at
-        the ledger in it. The report is what `beamport up --json` prints, that of the last run; empty if there was none.
+        the ledger in it. The report is what `beamport up --json` prints, that of the last run; its `run` is `None` if
+        there was none.
         """
         until = math.inf if timeout is None else time.monotonic() + timeout
         while self.running:

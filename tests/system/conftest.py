@@ -188,8 +188,10 @@ class Lab:
         return out
 
     def reports(self, process: subprocess.Popen, status: int = 0) -> list[dict]:
-        """What `up --json` says at its end: the report of each run."""
-        return [json.loads(line) for line in self.end(process, status).splitlines()]
+        """What `up --json` says at its end: the report of each run, or none in the place of one."""
+        printed = [json.loads(line) for line in self.end(process, status).splitlines()]
+        assert printed, "no report, and no object in the place of one"
+        return [report for report in printed if report.get("run") is not None]
 
     def report(self, process: subprocess.Popen, status: int = 0) -> dict:
         """The report of its only run."""

@@ -115,9 +115,22 @@ impl Report {
                                                           "bytes": w.product["bytes"]})).collect::<Vec<_>>(),
             "closed": self.account.closed,
             "streams": self.streams,
-            "ledger": ledger_rows(&self.account, &self.stages),
+            "ledger": ledger_rows(&self.account.entries, &self.account.rows, &self.stages),
             "gaps": self.account.gaps.iter().chain(self.missing.iter().flat_map(|m| &m.gaps)).collect::<Vec<_>>(),
             "failed": self.failed.iter().map(failed_row).collect::<Vec<_>>(),
+        })
+    }
+
+    /// The form for programs where there is no run: the accounts of stages.
+    pub fn without_run(stages: &[Row], missing: &[Missing]) -> Value {
+        json!({
+            "run": null,
+            "written": [],
+            "closed": stages.iter().all(|row| row.closed),
+            "streams": [],
+            "ledger": ledger_rows(&[], &[], stages),
+            "gaps": missing.iter().flat_map(|m| &m.gaps).collect::<Vec<_>>(),
+            "failed": [],
         })
     }
 
@@ -187,8 +200,8 @@ fn failed_row(failed: &Failed) -> Value {
 }
 
 /// The ledger as one list: entries, then readers, then merges and workers.
-pub fn ledger_rows(account: &Account, stages: &[Row]) -> Vec<Value> {
-    let entries = account.entries.iter().map(|e| {
+fn ledger_rows(entries: &[Entry], readers: &[Row], stages: &[Row]) -> Vec<Value> {
+    let entries = entries.iter().map(|e| {
         json!({"account": "entry", "stream": e.stream, "origin": e.origin, "sent": e.sent, "appended": e.appended,
                "duplicate": e.duplicate, "skipped": e.skipped, "lost": e.lost, "refused": e.refused,
                "closed": e.closed})
@@ -197,7 +210,7 @@ pub fn ledger_rows(account: &Account, stages: &[Row]) -> Vec<Value> {
         json!({"account": kind, "stage": r.stage, "stream": r.stream, "read": r.read, "done": r.done,
                "aside": r.aside, "skipped": r.skipped, "lost": r.lost, "held": r.held, "closed": r.closed})
     };
-    let readers = account.rows.iter().map(|r| row("reader", r));
+    let readers = readers.iter().map(|r| row("reader", r));
     entries.chain(readers).chain(stages.iter().map(|r| row("stage", r))).collect()
 }
 

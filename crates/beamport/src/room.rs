@@ -6,7 +6,7 @@
 use crate::figures::bytes;
 use crate::file::{Instrument, Mistake, Stage};
 use flow::limits::BOOK_LIVE_BYTES;
-use flow::{Data, Fault};
+use flow::{Data, Fault, Passes};
 use settings::units::{Size, size_text};
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt as _;
@@ -100,7 +100,8 @@ pub fn for_instrument(instrument: &Instrument) -> Result<(), Fault> {
     match lacking(instrument) {
         None => Ok(()),
         Some(Mistake { file, line, what, cause, hint, .. }) => {
-            Err(Fault::new(format!("{file}:{line}: {what}"), cause).hint(hint))
+            let fault = Fault::new(format!("{file}:{line}: {what}"), cause).hint(hint);
+            Err(Fault { passes: Passes::WithRoom, ..fault })
         }
     }
 }

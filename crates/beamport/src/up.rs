@@ -10,7 +10,8 @@ use crate::peer;
 use crate::report::{Report, events_of};
 use crate::room;
 use flow::edge::Host;
-use flow::{Data, Fault};
+use flow::{Data, Fault, Passes};
+use serde_json::json;
 use settings::shortened;
 use std::io::{IsTerminal, Write as _, stderr};
 use std::path::Path;
@@ -36,7 +37,13 @@ pub fn up(asked: &Up, registry: &Registry) -> Result<ExitCode, Fault> {
             return Ok(ExitCode::from(2));
         }
     };
-    Started::new(instrument, asked.parent.is_none())?.to_report(asked.form.json)
+    let answer = Started::new(instrument, asked.parent.is_none()).and_then(|up| up.to_report(asked.form.json));
+    if let (Err(fault), true) = (&answer, asked.form.json) {
+        let line = json!({"fault": fault.to_json(), "is_full": fault.passes == Passes::WithRoom});
+        // It goes to stderr as well.
+        let _ = writeln!(std::io::stdout(), "{line}");
+    }
+    answer
 }
 
 /// An instrument whose sources run and whose declared runs are open.
@@ -137,6 +144,9 @@ impl Started {
                 stderr(),
                 "no run was open or unfinished: `beamport ls --data {folder}` lists those that were"
             );
+        }
+        if names.is_empty() && json {
+            texts.push(format!("{}\n", Report::without_run(&stages, &missing)));
         }
         let text = texts.join(if json { "" } else { "\n" });
         let mut out = std::io::stdout().lock();

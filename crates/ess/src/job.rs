@@ -370,7 +370,7 @@ impl<'a> Job<'a> {
                 self.next_start = Instant::now() + PAUSE;
                 Ok(false)
             }
-            Ended::Failed(said) => self.failed(said),
+            Ended::Failed { said, is_full } => self.failed(said, is_full),
         }
     }
 
@@ -384,10 +384,8 @@ impl<'a> Job<'a> {
 
     /// `up` ended without a report: it is started again after a growing pause, and at last the job restarts from its
     /// pins. A lack of room is waited out.
-    fn failed(&mut self, said: String) -> Result<bool, Fault> {
+    fn failed(&mut self, said: String, is_full: bool) -> Result<bool, Fault> {
         tracing::warn!("job {}: its `beamport up` failed: {said}", self.start.job_id);
-        let is_full =
-            ["No space left", "free space", "too little shared memory"].iter().any(|text| said.contains(text));
         self.trouble = Some(said.clone());
         if !is_full {
             self.failed_starts += 1;

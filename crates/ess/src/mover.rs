@@ -32,8 +32,13 @@ pub(crate) enum Ended {
     Reported(Value),
     /// Somebody killed it.
     Killed,
-    /// By itself and without a report; what it said.
-    Failed(String),
+    /// By itself and without a report.
+    Failed {
+        /// What it said.
+        said: String,
+        /// A device or the shared memory is full.
+        is_full: bool,
+    },
 }
 
 impl Mover {
@@ -68,16 +73,25 @@ fn judged(folder: &Path, run: &str, status: ExitStatus) -> Ended {
     match report(folder, run) {
         Some(report) => Ended::Reported(report),
         None if status.signal().is_some() => Ended::Killed,
-        None => Ended::Failed(said(folder)),
+        None => Ended::Failed { said: said(folder), is_full: printed(folder).any(|line| line["is_full"] == true) },
     }
 }
 
 /// The report of a run that an earlier process has printed whole.
 pub(crate) fn report(folder: &Path, run: &str) -> Option<Value> {
-    let mut text = String::new();
-    File::open(folder.join(REPORT)).ok()?.take(REPORT_BYTES_MAX).read_to_string(&mut text).ok()?;
-    let mut reports = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    reports.rfind(|report| report["run"] == run)
+    printed(folder).rfind(|line| line["run"] == run)
+}
+
+/// What it has printed: reports of runs, or the fault that ended it.
+fn printed(folder: &Path) -> impl DoubleEndedIterator<Item = Value> {
+    let read = || -> io::Result<String> {
+        let mut text = String::new();
+        File::open(folder.join(REPORT))?.take(REPORT_BYTES_MAX).read_to_string(&mut text)?;
+        Ok(text)
+    };
+    let lines: Vec<Value> =
+        read().unwrap_or_default().lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    lines.into_iter()
 }
 
 /// The end of what it said.
@@ -249,6 +263,25 @@ pub(crate) fn account(report: &Value, topics: &[String], written: &mut Written) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_warning_of_a_full_disk_hid_a_fault_that_does_not_pass() {
+        use std::os::unix::process::ExitStatusExt as _;
+        let folder = std::env::temp_dir().join(format!("beamport-ess-mover-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join(SAID), "WARN No space left on device; free space on the device\nerror: no such key")
+            .unwrap();
+        let ended = |line: &Value| {
+            fs::write(folder.join(REPORT), format!("{line}\n")).unwrap();
+            match judged(&folder, "r", ExitStatus::from_raw(2 << 8)) {
+                Ended::Failed { is_full, said } if said.ends_with("no such key") => is_full,
+                _ => panic!("it has failed"),
+            }
+        };
+        assert!(!ended(&json!({"fault": {"what": "w"}, "is_full": false})));
+        assert!(ended(&json!({"fault": {"what": "w"}, "is_full": true})));
+        fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn loss_is_told_by_topic_partition_and_offsets() {
