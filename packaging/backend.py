@@ -3,7 +3,8 @@
 maturin builds either a Python module or a program into a wheel, not both, so the programs are compiled here and
 handed over as ready scripts (`packaging/wheel-data/scripts`): pip puts them beside the other commands of the
 environment, where `beamport` finds `beamport-nexus` next to itself and starts without waking Python. librdkafka goes
-into `lib/beamport` of the environment (`packaging/wheel-data/data`), where `beamport` looks for it: librdkafka.py.
+into `lib/beamport` of the environment (`packaging/wheel-data/data`), where `beamport` looks for it: librdkafka.py. So
+does the client of EPICS with its libraries: epics.py.
 
 Everything is compiled in the repository's own target folder with the release profile: HDF5, which takes minutes,
 is compiled there once for the wheel, for `cargo xtask` and for plain `cargo build --release`.
@@ -17,9 +18,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import epics
 import librdkafka
 import maturin
 from maturin import get_requires_for_build_editable, get_requires_for_build_wheel
+from pinned import PLACE
 
 __all__ = [
     "build_editable",
@@ -85,8 +88,8 @@ def _place_programs() -> None:
     for _, program in PROGRAMS:
         shutil.copy2(target / "release" / program, SCRIPTS / program)
         (SCRIPTS / program).chmod(0o755)
-    for file in files:
-        place = DATA / "data" / librdkafka.PLACE
+    for file in files + epics.provide(target):
+        place = DATA / "data" / PLACE
         place.mkdir(parents=True, exist_ok=True)
         shutil.copy2(file, place / file.name)
 

@@ -16,10 +16,10 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+from pinned import PLACE, download, only
+
 HERE = Path(__file__).resolve().parent
 PINNED = HERE / "librdkafka.txt"
-# Beside `bin` of an environment and beside `release` in cargo's target folder.
-PLACE = Path("lib") / "beamport"
 # What links the programs with it; the name behind it is the library's own, which the programs ask for.
 LINK_NAME = "librdkafka.so"
 # What has a client, by package; with `-bundled` or `-bundled-tls` it is compiled.
@@ -56,32 +56,23 @@ def _fetch(folder: Path) -> None:
     if platform.libc_ver()[0] != "glibc" or platform.machine() not in ("x86_64", "aarch64"):
         raise LookupError(f"there is none for {platform.machine()} {sys.platform}")
     with tempfile.TemporaryDirectory() as scratch:
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-        command += ["--only-binary=:all:", "--python-version", "3.13", "--implementation", "cp", "--abi", "cp313"]
-        command += ["--platform", f"manylinux_2_28_{platform.machine()}", "--require-hashes", "--dest", scratch]
-        subprocess.run([*command, "--requirement", str(PINNED)], check=True)
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        with zipfile.ZipFile(next(Path(scratch).glob("*.whl"))) as wheel:
-            library = _only(name for name in wheel.namelist() if "/librdkafka-" in name)
-            licence = _only(name for name in wheel.namelist() if name.endswith("/LICENSE"))
+        [path] = download(PINNED, f"manylinux_2_28_{platform.machine()}", Path(scratch))
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in folder.glob("librdkafka*"):
+            old.unlink()
+        with zipfile.ZipFile(path) as wheel:
+            library = only(name for name in wheel.namelist() if "/librdkafka-" in name)
+            licence = only(name for name in wheel.namelist() if name.endswith("/LICENSE"))
             (folder / Path(library).name).write_bytes(wheel.read(library))
             (folder / "LICENSE.librdkafka").write_bytes(wheel.read(licence))
     (folder / LINK_NAME).symlink_to(Path(library).name)
     stamp.write_text(wanted)
 
 
-def _only(names) -> str:
-    found = list(names)
-    if len(found) != 1:
-        raise LookupError(f"the pinned wheel has {len(found)} files where one was expected")
-    return found[0]
-
-
 def _host() -> str:
     """The machine that cargo compiles for."""
     said = subprocess.run(["rustc", "-vV"], stdout=subprocess.PIPE, text=True, check=True).stdout
-    return _only(line.removeprefix("host: ") for line in said.splitlines() if line.startswith("host: "))
+    return only(line.removeprefix("host: ") for line in said.splitlines() if line.startswith("host: "))
 
 
 def _tls() -> str:

@@ -2,7 +2,8 @@
 //!
 //! HDF5 takes minutes and cargo keeps it per profile, so `beamport-nexus` is built, tested and linted in the release
 //! profile alone; every other crate is tested in the dev profile, with its checks. librdkafka is a ready library, or
-//! compiled once, in the release profile too: what speaks to Kafka is built and tested there.
+//! compiled once, in the release profile too: what speaks to Kafka is built and tested there. The client of EPICS is a
+//! library of its own, made without cargo and loaded at run time.
 
 use crate::step::Step;
 use crate::{Done, setup, tree};
@@ -34,9 +35,16 @@ pub(crate) fn with_client() -> Done<Vec<String>> {
     with_kafka(ESS)
 }
 
+/// Makes the client of EPICS, which programs load when they need it; says so where this machine cannot have it.
+fn with_epics() -> Done {
+    let script = ["packaging/epics.py".into(), tree::target().display().to_string()];
+    Step::new(tree::venv("python")).args(script).run()
+}
+
 /// The programs that are shipped, in `target/release`.
 fn programs() -> Done {
     cargo(["build", "--release", "-p", "beamport", "-p", NEXUS]).args(with_kafka("beamport")?).run()?;
+    with_epics()?;
     stand_beside()
 }
 
@@ -44,6 +52,7 @@ fn programs() -> Done {
 pub(crate) fn programs_and_bench() -> Done {
     let args = with_kafka("beamport")?;
     cargo(["build", "--release", "-p", "beamport", "-p", NEXUS, "-p", BENCH]).args(args).run()?;
+    with_epics()?;
     stand_beside()
 }
 

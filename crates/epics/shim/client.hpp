@@ -1,0 +1,35 @@
+// A client of one protocol, as the C interface knows it.
+#ifndef BEAMPORT_EPICS_CLIENT_HPP
+#define BEAMPORT_EPICS_CLIENT_HPP
+
+#include <memory>
+#include <string>
+
+#include "beamport_epics.h"
+#include "queue.hpp"
+
+// Functions throw std::exception; the C interface makes messages of that.
+struct bp_client {
+    explicit bp_client(uint64_t queue_bytes) : queue(queue_bytes) {}
+    virtual ~bp_client() {}
+
+    virtual void add(uint64_t id, const char *pv, uint32_t size, bool pipeline) = 0;
+    virtual void remove(uint64_t id) = 0;
+    // Null where the id is unknown.
+    virtual const beamport::Line *line(uint64_t id) const = 0;
+    virtual void put(const char *pv, const bp_elements &value, bool is_array, uint32_t timeout_ms) = 0;
+
+    beamport::Queue queue;
+};
+
+namespace beamport {
+
+std::unique_ptr<bp_client> open_pva(const bp_settings &settings);
+std::unique_ptr<bp_client> open_ca(const bp_settings &settings);
+
+// An update that only says something about the channel.
+std::unique_ptr<Node> event(uint32_t what, const std::string &text = std::string());
+
+} // namespace beamport
+
+#endif

@@ -1,0 +1,81 @@
+// Reading the elements of a value that is to be written.
+#ifndef BEAMPORT_EPICS_ELEMENTS_HPP
+#define BEAMPORT_EPICS_ELEMENTS_HPP
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "beamport_epics.h"
+
+namespace beamport {
+
+// Bytes of a number of this type, 0 for others.
+inline size_t size_of(uint32_t type) {
+    static const uint8_t sizes[] = {0, 1, 2, 4, 8, 1, 2, 4, 8, 4, 8};
+    return type < sizeof(sizes) ? sizes[type] : 0;
+}
+
+inline std::vector<std::string> strings_of(const bp_elements &value) {
+    std::vector<std::string> found;
+    const char *at = static_cast<const char *>(value.data);
+    uint64_t left = value.bytes;
+    for (uint64_t i = 0; i < value.count; i++) {
+        uint32_t size;
+        if (left < sizeof(size)) throw std::invalid_argument("the strings end too early");
+        std::memcpy(&size, at, sizeof(size));
+        if (left - sizeof(size) < size) throw std::invalid_argument("the strings end too early");
+        found.emplace_back(at + sizeof(size), size);
+        at += sizeof(size) + size;
+        left -= sizeof(size) + size;
+    }
+    return found;
+}
+
+template <typename To, typename From> To converted(From from) {
+    if (std::is_floating_point<To>::value) return static_cast<To>(from);
+    const long double wide = static_cast<long double>(from);
+    const long double least = static_cast<long double>(std::numeric_limits<To>::min());
+    const long double most = static_cast<long double>(std::numeric_limits<To>::max());
+    if (!(wide >= least && wide <= most)) throw std::out_of_range("the value is out of the range of the PV's type");
+    return static_cast<To>(from);
+}
+
+template <typename To, typename From> void convert(const bp_elements &value, std::vector<To> &to) {
+    const char *at = static_cast<const char *>(value.data);
+    for (uint64_t i = 0; i < value.count; i++, at += sizeof(From)) {
+        From one;
+        std::memcpy(&one, at, sizeof(one));
+        to.push_back(converted<To>(one));
+    }
+}
+
+// All elements as numbers of a type; throws for strings and for what is out of its range.
+template <typename To> std::vector<To> numbers_of(const bp_elements &value) {
+    std::vector<To> to;
+    if (size_of(value.type) == 0) throw std::invalid_argument("the PV takes numbers, not strings");
+    if (value.count > value.bytes / size_of(value.type)) throw std::invalid_argument("the elements end too early");
+    to.reserve(value.count);
+    switch (value.type) {
+    case BP_I8: convert<To, int8_t>(value, to); break;
+    case BP_I16: convert<To, int16_t>(value, to); break;
+    case BP_I32: convert<To, int32_t>(value, to); break;
+    case BP_I64: convert<To, int64_t>(value, to); break;
+    case BP_U8: convert<To, uint8_t>(value, to); break;
+    case BP_U16: convert<To, uint16_t>(value, to); break;
+    case BP_U32: convert<To, uint32_t>(value, to); break;
+    case BP_U64: convert<To, uint64_t>(value, to); break;
+    case BP_F32: convert<To, float>(value, to); break;
+    default: convert<To, double>(value, to); break;
+    }
+    return to;
+}
+
+} // namespace beamport
+
+#endif

@@ -1,0 +1,126 @@
+#include "put_ca.hpp"
+
+#include <algorithm>
+
+#include "ca_context.hpp"
+#include "elements.hpp"
+
+namespace beamport {
+namespace {
+
+// Channels that are kept for the next value.
+const size_t MOST_CHANNELS = 1000;
+
+void send_as(chtype type, chid channel, uint64_t count, const void *data, caEventCallBackFunc *answer, void *number) {
+    need(ca_array_put_callback(type, count, channel, data, answer, number));
+    need(ca_flush_io());
+}
+
+std::vector<char> fixed_strings(const std::vector<std::string> &strings) {
+    std::vector<char> packed(strings.size() * MAX_STRING_SIZE);
+    for (size_t i = 0; i < strings.size(); i++) {
+        if (strings[i].size() >= MAX_STRING_SIZE) {
+            throw std::length_error("Channel Access takes strings of at most 39 bytes; a longer one goes to NAME$");
+        }
+        std::copy(strings[i].begin(), strings[i].end(), packed.begin() + static_cast<ptrdiff_t>(i * MAX_STRING_SIZE));
+    }
+    return packed;
+}
+
+} // namespace
+
+void CaWriter::put(chid to, const bp_elements &value, bool is_array, uint32_t timeout_ms) {
+    const Time end = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+    wait_connected(to, end);
+    if (!ca_write_access(to)) throw std::runtime_error("the server does not let this client write");
+    uintptr_t number;
+    {
+        std::lock_guard<std::mutex> guard(lock_);
+        number = ++last_;
+        answered_ = false;
+    }
+    send(to, value, is_array, reinterpret_cast<void *>(number));
+    std::unique_lock<std::mutex> guard(lock_);
+    if (!news_.wait_until(guard, end, [this] { return answered_; })) {
+        throw std::runtime_error("no answer in time; it is unknown whether the value was written");
+    }
+    need(answer_);
+}
+
+void CaWriter::on_connection(connection_handler_args of) {
+    CaWriter *writer = static_cast<CaWriter *>(ca_puser(of.chid));
+    std::lock_guard<std::mutex> guard(writer->lock_);
+    writer->news_.notify_all();
+}
+
+void CaWriter::on_answer(event_handler_args of) {
+    CaWriter *writer = static_cast<CaWriter *>(ca_puser(of.chid));
+    std::lock_guard<std::mutex> guard(writer->lock_);
+    if (reinterpret_cast<uintptr_t>(of.usr) != writer->last_) return;
+    writer->answer_ = of.status;
+    writer->answered_ = true;
+    writer->news_.notify_all();
+}
+
+chid CaWriter::channel(const std::string &pv) {
+    const auto found = channels_.find(pv);
+    if (found != channels_.end()) return found->second;
+    if (channels_.size() >= MOST_CHANNELS) {
+        const auto oldest = channels_.find(oldest_first_.front());
+        ca_clear_channel(oldest->second);
+        channels_.erase(oldest);
+        oldest_first_.pop_front();
+    }
+    chid made;
+    need(ca_create_channel(pv.c_str(), on_connection, this, CA_PRIORITY_DEFAULT, &made));
+    channels_.emplace(pv, made);
+    oldest_first_.push_back(pv);
+    return made;
+}
+
+void CaWriter::wait_connected(chid channel, Time end) {
+    std::unique_lock<std::mutex> guard(lock_);
+    // Asked without the lock: libca has its own, and holds it when it calls `on_connection`.
+    const auto connected = [&] {
+        guard.unlock();
+        const bool is = ca_state(channel) == cs_conn;
+        guard.lock();
+        return is;
+    };
+    while (!connected()) {
+        const Time now = std::chrono::steady_clock::now();
+        if (now >= end) throw std::runtime_error("no server has this PV");
+        // A change just before this wait is seen with the next turn.
+        news_.wait_until(guard, std::min(end, now + std::chrono::milliseconds(50)));
+    }
+}
+
+void CaWriter::send(chid channel, const bp_elements &value, bool is_array, void *number) {
+    if (is_array && value.count > ca_element_count(channel)) {
+        throw std::length_error("the PV has fewer elements than the value");
+    }
+    if (value.type == BP_STRING) {
+        const std::vector<std::string> strings = strings_of(value);
+        if (!is_array && ca_field_type(channel) == DBR_CHAR && ca_element_count(channel) > 1) {
+            const std::string &text = strings.at(0);
+            if (text.size() >= ca_element_count(channel)) throw std::length_error("the string is too long for the PV");
+            return send_as(DBR_CHAR, channel, text.size() + 1, text.c_str(), on_answer, number);
+        }
+        return send_as(DBR_STRING, channel, strings.size(), fixed_strings(strings).data(), on_answer, number);
+    }
+    if (ca_field_type(channel) == DBR_CHAR && size_of(value.type) == 1) {
+        return send_as(DBR_CHAR, channel, value.count, value.data, on_answer, number);
+    }
+    if (value.type == BP_F32 || value.type == BP_F64) {
+        return send_as(DBR_DOUBLE, channel, value.count, numbers_of<double>(value).data(), on_answer, number);
+    }
+    // Channel Access has no integers of more than 32 bits.
+    const std::vector<double> wide = numbers_of<double>(value);
+    const bool fit = std::all_of(wide.begin(), wide.end(), [](double one) {
+        return one >= std::numeric_limits<dbr_long_t>::min() && one <= std::numeric_limits<dbr_long_t>::max();
+    });
+    if (fit) return send_as(DBR_LONG, channel, wide.size(), numbers_of<dbr_long_t>(value).data(), on_answer, number);
+    send_as(DBR_DOUBLE, channel, wide.size(), wide.data(), on_answer, number);
+}
+
+} // namespace beamport

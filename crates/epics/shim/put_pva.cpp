@@ -1,0 +1,120 @@
+#include "put_pva.hpp"
+
+#include <algorithm>
+
+#include "elements.hpp"
+
+using pvxs::shared_array;
+using pvxs::TypeCode;
+using pvxs::Value;
+
+namespace beamport {
+namespace {
+
+template <typename T> void set_number(Value field, const bp_elements &value) {
+    field.from(numbers_of<T>(value).at(0));
+}
+
+template <typename T> void set_numbers(Value field, const bp_elements &value) {
+    const std::vector<T> numbers = numbers_of<T>(value);
+    shared_array<T> array(numbers.begin(), numbers.end());
+    field.from(array.freeze());
+}
+
+void set_scalar(Value field, const bp_elements &value) {
+    if (value.type == BP_STRING) {
+        // PVXS reads numbers from texts, and refuses what is none.
+        return field.from(strings_of(value).at(0));
+    }
+    switch (field.type().code) {
+    case TypeCode::Bool: return field.from(numbers_of<double>(value).at(0) != 0);
+    case TypeCode::Int8: return set_number<int8_t>(field, value);
+    case TypeCode::Int16: return set_number<int16_t>(field, value);
+    case TypeCode::Int32: return set_number<int32_t>(field, value);
+    case TypeCode::Int64: return set_number<int64_t>(field, value);
+    case TypeCode::UInt8: return set_number<uint8_t>(field, value);
+    case TypeCode::UInt16: return set_number<uint16_t>(field, value);
+    case TypeCode::UInt32: return set_number<uint32_t>(field, value);
+    case TypeCode::UInt64: return set_number<uint64_t>(field, value);
+    case TypeCode::Float32: return set_number<float>(field, value);
+    case TypeCode::Float64: return set_number<double>(field, value);
+    default: throw std::invalid_argument("the PV takes a string, not a number");
+    }
+}
+
+void set_booleans(Value field, const bp_elements &value) {
+    shared_array<bool> array(value.count);
+    const std::vector<double> numbers = numbers_of<double>(value);
+    for (size_t i = 0; i < numbers.size(); i++) array[i] = numbers[i] != 0;
+    field.from(array.freeze());
+}
+
+void set_array(Value field, const bp_elements &value) {
+    if (field.type() == TypeCode::StringA) {
+        if (value.type != BP_STRING) throw std::invalid_argument("the PV takes strings, not numbers");
+        const std::vector<std::string> strings = strings_of(value);
+        shared_array<std::string> array(strings.begin(), strings.end());
+        return field.from(array.freeze());
+    }
+    switch (field.type().scalarOf().code) {
+    case TypeCode::Bool: return set_booleans(field, value);
+    case TypeCode::Int8: return set_numbers<int8_t>(field, value);
+    case TypeCode::Int16: return set_numbers<int16_t>(field, value);
+    case TypeCode::Int32: return set_numbers<int32_t>(field, value);
+    case TypeCode::Int64: return set_numbers<int64_t>(field, value);
+    case TypeCode::UInt8: return set_numbers<uint8_t>(field, value);
+    case TypeCode::UInt16: return set_numbers<uint16_t>(field, value);
+    case TypeCode::UInt32: return set_numbers<uint32_t>(field, value);
+    case TypeCode::UInt64: return set_numbers<uint64_t>(field, value);
+    case TypeCode::Float32: return set_numbers<float>(field, value);
+    case TypeCode::Float64: return set_numbers<double>(field, value);
+    default: throw std::invalid_argument("arrays of structures cannot be written");
+    }
+}
+
+void set_enum(Value field, const Value &now, const bp_elements &value) {
+    if (value.type != BP_STRING) return set_scalar(field["index"], value);
+    const std::string name = strings_of(value).at(0);
+    shared_array<const std::string> choices;
+    now["choices"].as(choices);
+    const auto found = std::find(choices.begin(), choices.end(), name);
+    if (found == choices.end()) throw std::invalid_argument("the PV has no choice \"" + name + "\"");
+    field["index"].from(static_cast<int32_t>(found - choices.begin()));
+}
+
+// The PV's structure with the new value alone.
+Value built(const Value &now, const bp_elements &value, bool is_array) {
+    Value next = now.cloneEmpty();
+    Value field = next["value"];
+    if (!field) throw std::invalid_argument("the PV has no field `value`");
+    if (field.type() == TypeCode::Struct && field["index"] && field["choices"]) {
+        if (is_array) throw std::invalid_argument("the PV takes one choice, not an array");
+        set_enum(field, now["value"], value);
+    } else if (field.type().kind() == pvxs::Kind::Compound) {
+        throw std::invalid_argument("structures cannot be written");
+    } else if (field.type().isarray()) {
+        set_array(field, value);
+    } else {
+        if (is_array) throw std::invalid_argument("the PV takes one value, not an array");
+        set_scalar(field, value);
+    }
+    return next;
+}
+
+} // namespace
+
+void put_pva(pvxs::client::Context &context, const char *pv, const bp_elements &value, bool is_array,
+             uint32_t timeout_ms) {
+    try {
+        context.put(pv)
+            // Only a choice by name needs to know what is there.
+            .fetchPresent(value.type == BP_STRING)
+            .build([&](Value &&now) { return built(now, value, is_array); })
+            .exec()
+            ->wait(timeout_ms / 1000.0);
+    } catch (const pvxs::client::Timeout &) {
+        throw std::runtime_error("no answer in time; it is unknown whether the value was written");
+    }
+}
+
+} // namespace beamport

@@ -1,0 +1,304 @@
+#include "pva_values.hpp"
+
+#include <limits>
+
+#include <epicsTime.h>
+
+using pvxs::shared_array;
+using pvxs::TypeCode;
+using pvxs::Value;
+
+namespace beamport {
+namespace {
+
+// The type of elements of scalars and arrays, BP_NONE for structures.
+uint32_t type_of(TypeCode code) {
+    switch (code.scalarOf().code) {
+    case TypeCode::Bool: return BP_U8;
+    case TypeCode::Int8: return BP_I8;
+    case TypeCode::Int16: return BP_I16;
+    case TypeCode::Int32: return BP_I32;
+    case TypeCode::Int64: return BP_I64;
+    case TypeCode::UInt8: return BP_U8;
+    case TypeCode::UInt16: return BP_U16;
+    case TypeCode::UInt32: return BP_U32;
+    case TypeCode::UInt64: return BP_U64;
+    case TypeCode::Float32: return BP_F32;
+    case TypeCode::Float64: return BP_F64;
+    case TypeCode::String: return BP_STRING;
+    default: return BP_NONE;
+    }
+}
+
+// A peer may send any byte as a boolean.
+Elements booleans(const shared_array<const void> &array) {
+    std::vector<uint8_t> bytes(array.size());
+    const uint8_t *from = static_cast<const uint8_t *>(array.data());
+    for (size_t i = 0; i < bytes.size(); i++) bytes[i] = from[i] != 0;
+    return Elements::packed(BP_U8, array.size(), std::move(bytes));
+}
+
+Elements array_of(const Value &value) {
+    const auto array = value.as<shared_array<const void>>();
+    const uint32_t type = type_of(value.type());
+    if (type == BP_STRING) {
+        const auto texts = array.castTo<const std::string>();
+        return Elements::strings(texts.size(), [&](uint64_t i) {
+            return std::make_pair(texts[i].data(), texts[i].size());
+        });
+    }
+    if (value.type() == TypeCode::BoolA) return booleans(array);
+    Elements made;
+    made.type = type;
+    made.count = array.size();
+    made.bytes = array.size() * value.type().scalarOf().size();
+    if (made.count != 0) made.owner = array.dataPtr();
+    return made;
+}
+
+template <typename T> Elements scalar_of(uint32_t type, const Value &value) {
+    return Elements::scalar<T>(type, value.as<T>());
+}
+
+template <typename T> T number(const Value &value, T otherwise = 0) {
+    T found = otherwise;
+    if (value) value.as(found);
+    return found;
+}
+
+std::string text(const Value &value) {
+    std::string found;
+    if (value) value.as(found);
+    return found;
+}
+
+// Nanoseconds of a peer may be anything; what is more than a second belongs to the seconds.
+void stamp(const Value &time, int64_t &seconds, uint32_t &nanoseconds) {
+    seconds = number<int64_t>(time["secondsPastEpoch"]);
+    const uint32_t found = number<uint32_t>(time["nanoseconds"]);
+    nanoseconds = found < 1000000000u ? found : 999999999u;
+    // What servers of records send for a time that was never set.
+    if (seconds == POSIX_TIME_AT_EPICS_EPOCH && nanoseconds == 0) seconds = 0;
+}
+
+int16_t narrow(int32_t number) {
+    const int32_t least = std::numeric_limits<int16_t>::min(), most = std::numeric_limits<int16_t>::max();
+    return static_cast<int16_t>(number < least ? least : number > most ? most : number);
+}
+
+bool is_enum(const Value &value) {
+    return value && value.type() == TypeCode::Struct && value["index"].type().kind() == pvxs::Kind::Integer &&
+           value["choices"].type() == TypeCode::StringA;
+}
+
+uint32_t form_of(const Value &update) {
+    const Value value = update["value"];
+    if (!value) return BP_OTHER;
+    if (update.idStartsWith("epics:nt/NTNDArray:") && value.type() == TypeCode::Union) return BP_IMAGE;
+    if (update.idStartsWith("epics:nt/NTTable:") && value.type() == TypeCode::Struct) return BP_TABLE;
+    if (is_enum(value)) return BP_ENUM;
+    if (type_of(value.type()) == BP_NONE) return BP_OTHER;
+    return value.type().isarray() ? BP_ARRAY : BP_SCALAR;
+}
+
+std::shared_ptr<const Extra> table_of(const Value &update) {
+    auto table = std::make_shared<Extra>();
+    shared_array<const std::string> labels;
+    if (const Value field = update["labels"]) field.as(labels);
+    const Value value = update["value"];
+    size_t place = 0;
+    for (const Value column : value.ichildren()) {
+        Named named;
+        named.source = value.nameOf(column);
+        named.name = place < labels.size() ? labels[place] : named.source;
+        named.values = elements_of(column);
+        table->named.push_back(std::move(named));
+        place += 1;
+    }
+    table->finish();
+    return table;
+}
+
+// The structures in an array of structures, without those that are null.
+std::vector<Value> structures(const Value &field) {
+    std::vector<Value> found;
+    shared_array<const Value> array;
+    if (!field || field.type() != TypeCode::StructA || !field.as(array)) return found;
+    for (const Value &one : array) {
+        if (one) found.push_back(one);
+    }
+    return found;
+}
+
+Named attribute_of(const Value &attribute) {
+    Named named;
+    named.name = text(attribute["name"]);
+    named.description = text(attribute["descriptor"]);
+    named.source = text(attribute["source"]);
+    Value value;
+    if (const Value field = attribute["value"]) {
+        if (field.type() == TypeCode::Any || field.type() == TypeCode::Union) {
+            field.as(value);
+        } else {
+            value = field;
+        }
+    }
+    if (value && !value.type().isarray()) named.values = elements_of(value);
+    return named;
+}
+
+// The element type of what a codec made smaller: its parameters hold a ScalarType of pvData.
+uint32_t codec_type(const Value &codec) {
+    Value parameters;
+    const Value field = codec["parameters"];
+    if (!field || !field.as(parameters) || !parameters) return BP_U8;
+    const int32_t found = number<int32_t>(parameters, 0);
+    return found >= BP_I8 && found <= BP_F64 ? static_cast<uint32_t>(found) : static_cast<uint32_t>(BP_U8);
+}
+
+} // namespace
+
+Elements elements_of(const Value &value) {
+    const uint32_t type = type_of(value.type());
+    if (value.type().isarray()) return type == BP_NONE ? Elements() : array_of(value);
+    switch (value.type().code) {
+    case TypeCode::Bool: return Elements::scalar<uint8_t>(BP_U8, value.as<bool>() ? 1 : 0);
+    case TypeCode::Int8: return scalar_of<int8_t>(type, value);
+    case TypeCode::Int16: return scalar_of<int16_t>(type, value);
+    case TypeCode::Int32: return scalar_of<int32_t>(type, value);
+    case TypeCode::Int64: return scalar_of<int64_t>(type, value);
+    case TypeCode::UInt8: return scalar_of<uint8_t>(type, value);
+    case TypeCode::UInt16: return scalar_of<uint16_t>(type, value);
+    case TypeCode::UInt32: return scalar_of<uint32_t>(type, value);
+    case TypeCode::UInt64: return scalar_of<uint64_t>(type, value);
+    case TypeCode::Float32: return scalar_of<float>(type, value);
+    case TypeCode::Float64: return scalar_of<double>(type, value);
+    case TypeCode::String: {
+        const std::string text = value.as<std::string>();
+        return Elements::string(text.data(), text.size());
+    }
+    default: return Elements();
+    }
+}
+
+void PvaReader::learn(const Value &update) {
+    state_ = State();
+    choices_ = shared_array<const std::string>();
+    roles_.clear();
+    if (update.type() != TypeCode::Struct) {
+        state_.form = BP_OTHER;
+        return;
+    }
+    state_.form = form_of(update);
+    state_.type_id = update.id();
+    for (const Value field : update.ichildren()) {
+        const std::string &name = update.nameOf(field);
+        const bool structure = field.type() == TypeCode::Struct;
+        roles_.push_back(name == "value"                    ? Role::VALUE
+                         : structure && name == "alarm"     ? Role::ALARM
+                         : structure && name == "timeStamp" ? Role::TIME
+                         : structure && name == "display"   ? Role::DISPLAY
+                                                            : Role::OTHER);
+    }
+}
+
+uint32_t PvaReader::read(const Value &update) {
+    if (!first_ && !update.isMarked(true, true)) return 0;
+    const bool first = first_;
+    if (first) learn(update);
+    const std::string alarm = state_.alarm;
+    const int16_t severity = state_.severity, status = state_.status;
+    uint32_t changed = 0;
+    bool any = false;
+    auto role = roles_.begin();
+    for (const Value field : update.ichildren()) {
+        const Role what = role != roles_.end() ? *role++ : Role::OTHER;
+        if (!first && !field.isMarked(true, true)) continue;
+        any = true;
+        switch (what) {
+        case Role::VALUE:
+            changed |= BP_CHANGED_VALUE;
+            if (state_.form == BP_ENUM) {
+                read_enum(field);
+            } else if (state_.form <= BP_ARRAY) {
+                state_.value = elements_of(field);
+            }
+            break;
+        case Role::ALARM:
+            read_alarm(field);
+            break;
+        case Role::TIME:
+            changed |= BP_CHANGED_TIME;
+            read_time(field);
+            break;
+        case Role::DISPLAY: {
+            const std::string units = text(field["units"]);
+            if (units != state_.units) changed |= BP_CHANGED_UNITS;
+            state_.units = units;
+            break;
+        }
+        case Role::OTHER:
+            break;
+        }
+    }
+    if (severity != state_.severity || status != state_.status || alarm != state_.alarm) changed |= BP_CHANGED_ALARM;
+    if (any && state_.form >= BP_TABLE) {
+        changed |= BP_CHANGED_VALUE;
+        if (state_.form == BP_TABLE) {
+            state_.extra = table_of(update);
+        } else if (state_.form == BP_IMAGE) {
+            read_image(update);
+        } else {
+            state_.value = Elements::packed(BP_U8, 0, encoded(update));
+            state_.value.count = state_.value.bytes;
+        }
+    }
+    first_ = false;
+    if (first) return BP_CHANGED_VALUE | BP_CHANGED_ALARM | BP_CHANGED_TIME | BP_CHANGED_UNITS;
+    return changed;
+}
+
+void PvaReader::read_alarm(const Value &alarm) {
+    state_.severity = narrow(number<int32_t>(alarm["severity"]));
+    state_.status = narrow(number<int32_t>(alarm["status"]));
+    std::string message = text(alarm["message"]);
+    if (message != state_.alarm) state_.alarm = std::move(message);
+}
+
+void PvaReader::read_time(const Value &time) {
+    stamp(time, state_.seconds, state_.nanoseconds);
+    state_.user_tag = number<int32_t>(time["userTag"]);
+}
+
+void PvaReader::read_enum(const Value &value) {
+    const Value choices = value["choices"];
+    if (choices.isMarked() || choices_.empty()) choices.as(choices_);
+    const int32_t index = number<int32_t>(value["index"], -1);
+    state_.value = Elements::scalar<int32_t>(BP_I32, index);
+    const bool known = index >= 0 && static_cast<size_t>(index) < choices_.size();
+    state_.text = known ? choices_[static_cast<size_t>(index)] : std::string();
+}
+
+void PvaReader::read_image(const Value &update) {
+    Value pixels;
+    update["value"].as(pixels);
+    state_.value = pixels && pixels.type().isarray() ? elements_of(pixels) : Elements();
+    auto image = std::make_shared<Extra>();
+    for (const Value &one : structures(update["dimension"])) {
+        const int64_t size = number<int64_t>(one["size"]);
+        image->dims.push_back(size > 0 ? static_cast<uint64_t>(size) : 0);
+    }
+    for (const Value &one : structures(update["attribute"])) image->named.push_back(attribute_of(one));
+    if (const Value id = update["uniqueId"]) image->has_unique_id = id.as(image->unique_id);
+    if (const Value time = update["dataTimeStamp"]) stamp(time, image->data_seconds, image->data_nanoseconds);
+    if (const Value codec = update["codec"]) {
+        image->codec = text(codec["name"]);
+        image->codec_type = codec_type(codec);
+    }
+    const int64_t size = number<int64_t>(update["uncompressedSize"]);
+    image->uncompressed = size > 0 ? static_cast<uint64_t>(size) : 0;
+    image->finish();
+    state_.extra = image;
+}
+
+} // namespace beamport

@@ -1,0 +1,48 @@
+// What an update of pvAccess says, as a State.
+#ifndef BEAMPORT_EPICS_PVA_VALUES_HPP
+#define BEAMPORT_EPICS_PVA_VALUES_HPP
+
+#include <vector>
+
+#include <pvxs/data.h>
+
+#include "queue.hpp"
+
+namespace beamport {
+
+// Reads the updates of one subscription. What an update leaves out, it has from those before.
+class PvaReader {
+  public:
+    // The next update may have another type, and has everything.
+    void connected() { first_ = true; }
+
+    // Changes `state` and answers what has changed as BP_CHANGED bits; 0 where the update is empty.
+    uint32_t read(const pvxs::Value &update);
+
+    const State &state() const { return state_; }
+
+  private:
+    // What a field of the top is, by its place.
+    enum class Role : uint8_t { OTHER, VALUE, ALARM, TIME, DISPLAY };
+
+    void learn(const pvxs::Value &update);
+    void read_alarm(const pvxs::Value &alarm);
+    void read_time(const pvxs::Value &time);
+    void read_enum(const pvxs::Value &value);
+    void read_image(const pvxs::Value &update);
+
+    State state_;
+    std::vector<Role> roles_;
+    pvxs::shared_array<const std::string> choices_;
+    bool first_ = true;
+};
+
+// Type and value in the encoding of pvAccess, little endian.
+std::vector<uint8_t> encoded(const pvxs::Value &value);
+
+// Elements of a scalar, or of an array of scalars. BP_NONE for everything else.
+Elements elements_of(const pvxs::Value &value);
+
+} // namespace beamport
+
+#endif

@@ -1,0 +1,225 @@
+#include "queue.hpp"
+
+#include <cerrno>
+#include <stdexcept>
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+namespace beamport {
+namespace {
+
+bp_text text(const std::string &of) { return bp_text{of.data(), of.size()}; }
+
+uint64_t weight_of(const State &state) {
+    uint64_t weight = sizeof(Node) + state.text.size() + state.alarm.size() + state.value.bytes;
+    if (state.extra) weight += state.extra->bytes;
+    return weight;
+}
+
+void fill(bp_update &update, const Node &node) {
+    const State &state = node.state;
+    update = bp_update{};
+    update.id = node.line->id;
+    update.what = node.what;
+    update.form = state.form;
+    update.seconds = state.seconds;
+    update.nanoseconds = state.nanoseconds;
+    update.user_tag = state.user_tag;
+    update.changed = node.changed;
+    update.severity = state.severity;
+    update.status = state.status;
+    update.text = text(state.text);
+    update.alarm = text(state.alarm);
+    update.units = text(state.units);
+    update.type_id = text(state.type_id);
+    update.value = state.value.given();
+    update.codec_type = BP_U8;
+    if (const Extra *extra = state.extra.get()) {
+        update.columns_count = extra->given.size();
+        update.columns = extra->given.data();
+        update.dims_count = extra->dims.size();
+        update.dims = extra->dims.data();
+        update.unique_id = extra->unique_id;
+        update.has_unique_id = extra->has_unique_id;
+        update.data_seconds = extra->data_seconds;
+        update.data_nanoseconds = extra->data_nanoseconds;
+        update.codec = text(extra->codec);
+        update.uncompressed = extra->uncompressed;
+        update.codec_type = extra->codec_type;
+    }
+}
+
+void fill_squashed(bp_update &update, const Node &node) {
+    update = bp_update{};
+    update.id = node.line->id;
+    update.what = BP_SQUASHED;
+    update.count = node.squashed;
+}
+
+} // namespace
+
+Elements Elements::packed(uint32_t type, uint64_t count, std::vector<uint8_t> &&bytes) {
+    Elements made;
+    made.type = type;
+    made.count = count;
+    made.bytes = bytes.size();
+    auto kept = std::make_shared<std::vector<uint8_t>>(std::move(bytes));
+    if (made.bytes != 0) made.owner = std::shared_ptr<const void>(kept, kept->data());
+    return made;
+}
+
+void Extra::finish() {
+    bytes = sizeof(Extra) + dims.size() * sizeof(uint64_t);
+    given.reserve(named.size());
+    for (const Named &one : named) {
+        given.push_back(bp_named{text(one.name), text(one.description), text(one.source), one.values.given()});
+        bytes += sizeof(Named) + sizeof(bp_named) + one.name.size() + one.description.size() + one.source.size();
+        bytes += one.values.bytes;
+    }
+}
+
+Queue::Queue(uint64_t limit) : limit_(limit), descriptor_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    if (descriptor_ < 0) throw std::runtime_error(std::string("no descriptor for the queue: ") + strerror(errno));
+}
+
+Queue::~Queue() {
+    for (Node *node : given_) delete node;
+    while (head_ != nullptr) {
+        Node *node = head_;
+        head_ = node->after;
+        delete node;
+    }
+    close(descriptor_);
+}
+
+void Queue::push(Line &line, std::unique_ptr<Node> owned) {
+    owned->weight = weight_of(owned->state);
+    std::lock_guard<std::mutex> guard(lock_);
+    if (line.gone) return;
+    Node *node = owned.release();
+    line.counts.client_squash += node->squashed;
+    link(line, node);
+    overwrite(line, node);
+    signal();
+}
+
+void Queue::server_squashed(Line &line, uint64_t times) {
+    std::lock_guard<std::mutex> guard(lock_);
+    line.counts.server_squash += times;
+}
+
+void Queue::link(Line &line, Node *node) {
+    node->line = &line;
+    node->before = tail_;
+    (tail_ != nullptr ? tail_->after : head_) = node;
+    tail_ = node;
+    (line.last != nullptr ? line.last->later : line.first) = node;
+    line.last = node;
+    bytes_ += node->weight;
+    if (node->what == BP_VALUE) line.counts.waiting += 1;
+}
+
+// Takes a node from the order of all PVs.
+void Queue::unlink(Node *node) {
+    (node->before != nullptr ? node->before->after : head_) = node->after;
+    (node->after != nullptr ? node->after->before : tail_) = node->before;
+    bytes_ -= node->weight;
+    if (node->what == BP_VALUE) node->line->counts.waiting -= 1;
+}
+
+// Takes the oldest node of a PV from both orders.
+void Queue::unlink_first(Line &line) {
+    Node *node = line.first;
+    line.first = node->later;
+    if (line.first == nullptr) line.last = nullptr;
+    unlink(node);
+}
+
+// Above the limit, the oldest updates of the PV give way to its newest. States of the channel stay, unless a newer
+// one has come: whoever reads late must not take a PV for connected that is not.
+void Queue::overwrite(Line &line, Node *newest) {
+    const bool all = newest->what != BP_VALUE;
+    Node *kept = nullptr;
+    Node *node = line.first;
+    while (bytes_ > limit_ && node != newest) {
+        Node *later = node->later;
+        if (all || node->what == BP_VALUE) {
+            (kept != nullptr ? kept->later : line.first) = later;
+            unlink(node);
+            later->squashed += node->squashed;
+            if (node->what == BP_VALUE) {
+                later->squashed += 1;
+                line.counts.client_squash += 1;
+                if (later->what == BP_VALUE) later->changed |= node->changed;
+            }
+            delete node;
+        } else {
+            kept = node;
+        }
+        node = later;
+    }
+}
+
+void Queue::signal() {
+    if (signalled_) return;
+    const uint64_t one = 1;
+    signalled_ = write(descriptor_, &one, sizeof(one)) == sizeof(one);
+}
+
+void Queue::reset() {
+    uint64_t count;
+    if (signalled_ && read(descriptor_, &count, sizeof(count)) == sizeof(count)) signalled_ = false;
+}
+
+size_t Queue::poll(bp_update *updates, size_t most) {
+    for (Node *node : given_) delete node;
+    given_.clear();
+    size_t filled = take(most, updates);
+    for (Node *node : given_) {
+        if (node->squashed != 0) fill_squashed(updates[filled++], *node);
+        fill(updates[filled++], *node);
+    }
+    return filled;
+}
+
+// Moves nodes to `given_` while there is room for all that they say. Answers how many updates it has filled itself.
+size_t Queue::take(size_t most, bp_update *updates) {
+    std::lock_guard<std::mutex> guard(lock_);
+    size_t room = most;
+    while (head_ != nullptr && room != 0) {
+        Node *node = head_;
+        const size_t needs = node->squashed != 0 ? 2 : 1;
+        if (needs > room) {
+            if (!given_.empty()) break;
+            // Room for one: the count now, the update with the next call.
+            fill_squashed(updates[0], *node);
+            node->squashed = 0;
+            return 1;
+        }
+        room -= needs;
+        // The oldest of all is the oldest of its PV.
+        unlink_first(*node->line);
+        if (node->what == BP_VALUE) node->line->counts.updates += 1;
+        given_.push_back(node);
+    }
+    if (head_ == nullptr) reset();
+    return 0;
+}
+
+void Queue::remove(Line &line) {
+    std::lock_guard<std::mutex> guard(lock_);
+    line.gone = true;
+    while (line.first != nullptr) {
+        Node *node = line.first;
+        unlink_first(line);
+        delete node;
+    }
+}
+
+bp_counts Queue::counted(const Line &line) const {
+    std::lock_guard<std::mutex> guard(lock_);
+    return line.counts;
+}
+
+} // namespace beamport
