@@ -2,7 +2,9 @@
  *
  * Threads: PVXS and libca call the shim on threads of their own, which copy each update into the client's queue and
  * signal its descriptor. All functions below are called from one thread. No exception leaves the shim, and it keeps
- * no pointer that it was given after a function has returned.
+ * no pointer that it was given after a function has returned. libca reads addresses from the environment alone: where
+ * `addresses` or `name_servers` of a client of Channel Access are given, bp_open and the first bp_add or bp_put set
+ * them there for a moment.
  */
 #ifndef BEAMPORT_EPICS_H
 #define BEAMPORT_EPICS_H
@@ -34,9 +36,10 @@ enum {
     BP_CONNECTED = 0,    /* the channel is connected; `text` is the address of the server */
     BP_DISCONNECTED = 1, /* the channel has lost its server */
     BP_VALUE = 2,        /* a value or a change of alarm */
-    BP_REFUSED = 3,      /* the server refused the channel or its data cannot be taken: `text` says why */
+    BP_REFUSED = 3,      /* the server refused the channel or its data cannot be taken: `text` says why. With PVA the
+                          * subscription may have ended: remove and add it to try again; CA goes on by itself */
     BP_SQUASHED = 4,     /* `count` updates of this PV were overwritten here, before the update that follows */
-    BP_FINISHED = 5      /* the server ended the subscription */
+    BP_FINISHED = 5      /* the server ended the subscription: remove and add it to try again */
 };
 
 /* Element types of a value, with the sizes of C. Booleans are u8 of 0 and 1. */
@@ -71,7 +74,7 @@ typedef struct {
     uint64_t bytes;
 } bp_text;
 
-/* A column of a table, or an attribute of an image (whose `values` has one element, or none). */
+/* A column of a table (`name` is its label, `source` its field), or an attribute of an image (whose `values` has one element, or none). */
 typedef struct {
     bp_text name;
     bp_text description; /* attribute */

@@ -96,31 +96,34 @@ void CaWriter::wait_connected(chid channel, Time end) {
 }
 
 void CaWriter::send(chid channel, const bp_elements &value, bool is_array, void *number) {
-    if (is_array && value.count > ca_element_count(channel)) {
-        throw std::length_error("the PV has fewer elements than the value");
-    }
+    const unsigned long room = ca_element_count(channel);
+    const short type = ca_field_type(channel);
+    if (is_array && room == 1) throw std::invalid_argument("the PV takes one value, not an array");
+    if (is_array && value.count == 0) throw std::invalid_argument("Channel Access cannot write an empty array");
+    if (value.count > room) throw std::length_error("the PV has fewer elements than the value");
     if (value.type == BP_STRING) {
         const std::vector<std::string> strings = strings_of(value);
-        if (!is_array && ca_field_type(channel) == DBR_CHAR && ca_element_count(channel) > 1) {
-            const std::string &text = strings.at(0);
-            if (text.size() >= ca_element_count(channel)) throw std::length_error("the string is too long for the PV");
-            return send_as(DBR_CHAR, channel, text.size() + 1, text.c_str(), on_answer, number);
+        if (is_array || type != DBR_CHAR || room == 1) {
+            return send_as(DBR_STRING, channel, strings.size(), fixed_strings(strings).data(), on_answer, number);
         }
-        return send_as(DBR_STRING, channel, strings.size(), fixed_strings(strings).data(), on_answer, number);
+        const std::string &text = strings.at(0);
+        if (text.size() >= room) throw std::length_error("the string is too long for the PV");
+        return send_as(DBR_CHAR, channel, text.size() + 1, text.c_str(), on_answer, number);
     }
-    if (ca_field_type(channel) == DBR_CHAR && size_of(value.type) == 1) {
-        return send_as(DBR_CHAR, channel, value.count, value.data, on_answer, number);
+    const auto send_numbers = [&](auto numbers) {
+        send_as(type == DBR_STRING ? DBR_DOUBLE : type, channel, numbers.size(), numbers.data(), on_answer, number);
+    };
+    switch (type) {
+    case DBR_CHAR:
+        // Channel Access does not say whether characters have a sign.
+        if (value.type == BP_I8) return send_as(DBR_CHAR, channel, value.count, value.data, on_answer, number);
+        return send_numbers(numbers_of<dbr_char_t>(value));
+    case DBR_SHORT: return send_numbers(numbers_of<dbr_short_t>(value));
+    case DBR_LONG: return send_numbers(numbers_of<dbr_long_t>(value));
+    case DBR_ENUM: return send_numbers(numbers_of<dbr_enum_t>(value));
+    case DBR_FLOAT: return send_numbers(numbers_of<dbr_float_t>(value));
+    default: return send_numbers(numbers_of<double>(value));
     }
-    if (value.type == BP_F32 || value.type == BP_F64) {
-        return send_as(DBR_DOUBLE, channel, value.count, numbers_of<double>(value).data(), on_answer, number);
-    }
-    // Channel Access has no integers of more than 32 bits.
-    const std::vector<double> wide = numbers_of<double>(value);
-    const bool fit = std::all_of(wide.begin(), wide.end(), [](double one) {
-        return one >= std::numeric_limits<dbr_long_t>::min() && one <= std::numeric_limits<dbr_long_t>::max();
-    });
-    if (fit) return send_as(DBR_LONG, channel, wide.size(), numbers_of<dbr_long_t>(value).data(), on_answer, number);
-    send_as(DBR_DOUBLE, channel, wide.size(), wide.data(), on_answer, number);
 }
 
 } // namespace beamport

@@ -23,8 +23,10 @@ template <typename T> void set_numbers(Value field, const bp_elements &value) {
 
 void set_scalar(Value field, const bp_elements &value) {
     if (value.type == BP_STRING) {
-        // PVXS reads numbers from texts, and refuses what is none.
-        return field.from(strings_of(value).at(0));
+        const std::string text = strings_of(value).at(0);
+        // PVXS reads numbers from texts.
+        if (!field.tryFrom(text)) throw std::invalid_argument("the PV takes a number, not \"" + text + "\"");
+        return;
     }
     switch (field.type().code) {
     case TypeCode::Bool: return field.from(numbers_of<double>(value).at(0) != 0);
@@ -105,15 +107,20 @@ Value built(const Value &now, const bp_elements &value, bool is_array) {
 
 void put_pva(pvxs::client::Context &context, const char *pv, const bp_elements &value, bool is_array,
              uint32_t timeout_ms) {
+    bool met = false; // the server has said what type the PV has
     try {
         context.put(pv)
             // Only a choice by name needs to know what is there.
             .fetchPresent(value.type == BP_STRING)
-            .build([&](Value &&now) { return built(now, value, is_array); })
+            .build([&](Value &&now) {
+                met = true;
+                return built(now, value, is_array);
+            })
             .exec()
             ->wait(timeout_ms / 1000.0);
     } catch (const pvxs::client::Timeout &) {
-        throw std::runtime_error("no answer in time; it is unknown whether the value was written");
+        throw std::runtime_error(met ? "no answer in time; it is unknown whether the value was written"
+                                     : "no server has this PV, or it does not answer");
     }
 }
 

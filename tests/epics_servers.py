@@ -1,0 +1,234 @@
+"""Servers of EPICS for tests: an IOC with records, and structures that p4p serves; on loopback, on ports of their own.
+
+`python epics_servers.py` is the second one: it serves what stands in `SERVED`, and does what it reads on stdin.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+
+def free_port() -> int:
+    """A port that is free for TCP and UDP."""
+    while True:
+        with socket.socket() as tcp, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+            tcp.bind(("127.0.0.1", 0))
+            try:
+                udp.bind(("127.0.0.1", tcp.getsockname()[1]))
+            except OSError:
+                continue
+            return tcp.getsockname()[1]
+
+
+@functools.cache
+def repeater_port() -> str:
+    """One for all: a process has one repeater."""
+    return str(free_port())
+
+
+def environment() -> dict[str, str]:
+    """Settings with which one server and its clients meet each other and nobody else.
+
+    Two servers on one address would not both get what a client searches.
+    """
+    names = ["PVA_BROADCAST_PORT", "PVA_SERVER_PORT", "CA_SERVER_PORT"]
+    ports = {f"EPICS_{name}": str(free_port()) for name in names} | {"EPICS_CA_REPEATER_PORT": repeater_port()}
+    servers = {
+        "EPICS_PVAS_BROADCAST_PORT": ports["EPICS_PVA_BROADCAST_PORT"],
+        "EPICS_PVAS_SERVER_PORT": ports["EPICS_PVA_SERVER_PORT"],
+        "EPICS_CAS_SERVER_PORT": ports["EPICS_CA_SERVER_PORT"],
+        "EPICS_CAS_BEACON_PORT": ports["EPICS_CA_REPEATER_PORT"],
+    }
+    lists = {f"EPICS_{name}_ADDR_LIST": "127.0.0.1" for name in ("PVA", "CA", "PVAS_INTF", "CAS_INTF")}
+    lists |= {f"EPICS_{name}_BEACON_ADDR_LIST": "127.0.0.1" for name in ("PVAS", "CAS")}
+    auto = ["PVA_AUTO_ADDR_LIST", "CA_AUTO_ADDR_LIST", "PVAS_AUTO_BEACON_ADDR_LIST", "CAS_AUTO_BEACON_ADDR_LIST"]
+    return ports | servers | lists | {f"EPICS_{name}": "NO" for name in auto}
+
+
+class Server:
+    """A process that serves PVs until it is killed."""
+
+    def __init__(self, command: list[str], ready: str, settings: dict[str, str]) -> None:
+        """Start it, and wait for the line that says that it serves."""
+        self.settings = settings
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            bufsize=1,
+            env=os.environ | settings,
+        )
+        self.wait_for(ready)
+
+    def wait_for(self, word: str) -> None:
+        """Read what it prints until a line has the word."""
+        said = []
+        for line in self.process.stdout:
+            said.append(line)
+            if word in line:
+                return
+        raise RuntimeError(f"the server ended without `{word}`: {''.join(said)}")
+
+    def tell(self, line: str) -> None:
+        """Have it do something, and wait until it has."""
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        self.wait_for(f"did {line}")
+
+    def kill(self) -> None:
+        """kill -9; once is enough."""
+        self.process.kill()
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+    def __enter__(self) -> Server:
+        """Serve while the block runs."""
+        return self
+
+    def __exit__(self, *_) -> None:
+        """Kill it."""
+        self.kill()
+
+
+def ioc(database: Path, settings: dict[str, str] | None = None) -> Server:
+    """An IOC with the records of a file, over pvAccess and Channel Access."""
+    return Server([sys.executable, "-m", "pvxslibs.ioc", "-d", str(database)], "IOC Running", settings or environment())
+
+
+def structures(kind: str = "all", settings: dict[str, str] | None = None) -> Server:
+    """The server of this file; `kind` is one of `SERVED`."""
+    return Server([sys.executable, __file__, kind], "serving", settings or environment())
+
+
+def _scalars() -> dict:
+    from p4p.nt import NTScalar
+    from p4p.server.thread import SharedPV
+
+    values = {"?": True, "b": -5, "B": 250, "h": -3000, "H": 60000, "i": -70000, "I": 4000000000}
+    values |= {"l": -(2**40), "L": 2**63 + 1, "f": 0.5, "d": 1e-300, "s": "word"}
+    # The names of the PVs are the codes of p4p.
+    return {f"S:{code}": SharedPV(nt=NTScalar(code), initial=value) for code, value in values.items()}
+
+
+def _image(pixels, dims: list[int], codec: str, identity: int):
+    """An NTNDArray as areaDetector sends it."""
+    from p4p import Value
+    from p4p.nt import NTNDArray
+
+    attribute = {"name": "gain", "value": 2.5, "descriptor": "of the amplifier", "source": "CAM:GAIN", "sourceType": 1}
+    word = attribute | {"name": "mode", "value": "fast", "descriptor": "", "source": ""}
+    empty = attribute | {"name": "none", "value": None, "descriptor": "", "source": ""}
+    # The member of the union, which p4p would choose by itself.
+    kinds = {"i1": "byte", "u1": "ubyte", "i2": "short", "u2": "ushort", "i4": "int", "u4": "uint", "i8": "long"}
+    kinds |= {"u8": "ulong", "f4": "float", "f8": "double"}
+    content = {
+        "value": None if pixels is None else (kinds[pixels.dtype.str[1:]] + "Value", pixels),
+        "dimension": [{"size": size, "fullSize": size, "binning": 1} for size in dims],
+        "attribute": [attribute, word, empty],
+        "uniqueId": identity,
+        "compressedSize": 7,
+        "uncompressedSize": 12,
+        "codec.name": codec,
+        "timeStamp": {"secondsPastEpoch": 1700000001, "nanoseconds": 5, "userTag": 9},
+        "dataTimeStamp": {"secondsPastEpoch": 1700000000, "nanoseconds": 250},
+    }
+    if codec:
+        content["codec.parameters"] = 6
+    value = Value(NTNDArray.buildType(), {})
+    for name, part in content.items():
+        if part is not None:
+            value[name] = part
+    return value
+
+
+def _pvs() -> dict:
+    import numpy
+    from p4p import Type, Value
+    from p4p.nt import NTEnum, NTScalar, NTTable
+    from p4p.server.thread import SharedPV
+
+    inner = ("S", "inner_t", [("x", "d"), ("names", "as")])
+    union = ("U", "choice_t", [("number", "i"), ("word", "s")])
+    other = Type(
+        [("in", inner), ("one", union), ("any", "v"), ("many", ("aS", "row_t", [("n", "h")])), ("ok", "?")],
+        id="facility:thing/1.0",
+    )
+    kept = {"in": {"x": 1.5, "names": ["a", "bc"]}, "one": ("word", "yes"), "any": 3, "many": [{"n": 1}, {"n": 2}]}
+    plain = Type([("value", "ai"), ("note", "s")], id="facility:plain/1.0")
+    table = NTTable([("timestamp", "L"), ("word", "s"), ("x", "d")])
+    rows = [{"timestamp": 11, "word": "a", "x": 0.5}, {"timestamp": 12, "word": "bcd", "x": 1.5}]
+    return {
+        "T:RAMP": SharedPV(nt=NTScalar("l"), initial=0),
+        "T:OTHER_RAMP": SharedPV(nt=NTScalar("l"), initial=0),
+        "T:IMAGE": SharedPV(initial=_image(None, [], "", 0)),
+        "T:TABLE": SharedPV(nt=table, initial=rows),
+        "T:THING": SharedPV(initial=Value(other, kept | {"ok": True})),
+        "T:PLAIN": SharedPV(initial=Value(plain, {"value": numpy.array([3, 4], "i4")})),
+        "T:ENUM": SharedPV(nt=NTEnum(), initial={"index": 1, "choices": ["off", "on"]}),
+        "T:WORDS": SharedPV(nt=NTScalar("as"), initial=["x", "", "yz"]),
+        "T:BOOLS": SharedPV(nt=NTScalar("a?"), initial=[True, False]),
+    }
+
+
+def _changing(kind: str) -> dict:
+    from p4p.nt import NTScalar
+    from p4p.server.thread import SharedPV
+
+    return {"C:VALUE": SharedPV(nt=NTScalar(kind), initial={"d": 1.5, "s": "text", "ai": [1, 2]}[kind])}
+
+
+# What this server serves, by its argument.
+SERVED = {
+    "all": lambda: _scalars() | _pvs(),
+    "double": lambda: _changing("d"),
+    "string": lambda: _changing("s"),
+    "array": lambda: _changing("ai"),
+}
+
+
+def _do(pvs: dict, line: str) -> None:
+    import numpy
+
+    words = line.split()
+    if words[0] == "ramp":
+        # The values 1 to N of two PVs, in turn.
+        for value in range(1, int(words[1]) + 1):
+            pvs["T:RAMP"].post(value)
+            pvs["T:OTHER_RAMP"].post(value)
+    elif words[0] == "alarm":
+        value = pvs["T:RAMP"].current().raw
+        changed = value.type()({"alarm": {"severity": 2, "status": 3, "message": "too hot"}})
+        pvs["T:RAMP"].post(changed)
+    elif words[0] == "image":
+        pixels = numpy.arange(6, dtype=words[1])
+        pvs["T:IMAGE"].post(_image(pixels, [3, 2], words[2] if len(words) > 2 else "", 77))
+    elif words[0] == "pixels":
+        # One image after the other, of so many bytes.
+        for identity in range(1, int(words[1]) + 1):
+            pvs["T:IMAGE"].post(_image(numpy.full(int(words[2]), identity, "u1"), [int(words[2])], "", identity))
+
+
+def main() -> None:
+    """Serve until stdin ends."""
+    from p4p.server import Server as PvaServer
+
+    pvs = SERVED[sys.argv[1]]()
+    for pv in pvs.values():
+        pv.put(lambda _pv, operation: (_pv.post(operation.value()), operation.done()))
+    with PvaServer(providers=[pvs]):
+        print("serving", flush=True)
+        for line in sys.stdin:
+            _do(pvs, line.strip())
+            print(f"did {line.strip()}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
