@@ -31,6 +31,24 @@ fn rates_are_of_the_time_between_two_looks() {
 }
 
 #[test]
+fn a_stream_that_came_between_two_looks_had_no_rate() {
+    let machine = Machine::new(1);
+    let data = Data { media: machine.start(), folder: "/disk/data".into(), drain: Drain::Caller };
+    let _old = data.writer("old", &Options::disk(1 << 20)).unwrap();
+    let mut watch = Watch::new(&data);
+    watch.status(7, false).unwrap();
+    machine.advance(2 * SECOND);
+    let mut writer = data.writer("raw", &Options::disk(1 << 20)).unwrap();
+    for number in 0..10 {
+        let meta = Meta { source_time: 1, origin: 0, origin_seq: number, schema: SchemaId(*b"test"), flags: 0 };
+        writer.append(&meta, &[0; 50]).unwrap();
+    }
+    let status = watch.status(9, false).unwrap();
+    let rates: Vec<_> = status.streams.iter().map(|stream| (stream.name.as_str(), stream.messages_per_s)).collect();
+    assert_eq!(rates, [("old", Some(0.0)), ("raw", Some(5.0))]);
+}
+
+#[test]
 fn the_bytes_of_a_stream_are_those_that_its_files_take() {
     let machine = Machine::new(1);
     let data = Data { media: machine.start(), folder: "/disk/data".into(), drain: Drain::Caller };

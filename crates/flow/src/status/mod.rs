@@ -465,6 +465,8 @@ fn look_at(data: &Data, name: &str, runs: &[Run], seen: &mut Seen, look: &Look<'
     let header = reader.header().clone();
     // A recovery may have cut the end of what was looked at.
     let first_look = seen.uuid != header.uuid || seen.next > reader.bounds().count;
+    // At the last look it was not there: all of it has come since.
+    let is_new = seen.uuid == [0; 16];
     if first_look {
         *seen = Seen { uuid: header.uuid, ..Seen::default() };
     }
@@ -486,7 +488,7 @@ fn look_at(data: &Data, name: &str, runs: &[Run], seen: &mut Seen, look: &Look<'
     // The size asked for is not recorded: a segment is an eighth of it, up to the largest segment; a live place
     // that has turned round takes all of it.
     let room = (header.segment_bytes * 8).max(live_bytes);
-    let rate = |n: u64| look.since.filter(|s| *s > 0.0 && !first_look).map(|s| n as f64 / s);
+    let rate = |n: u64| look.since.filter(|s| *s > 0.0 && (is_new || !first_look)).map(|s| n as f64 / s);
     let writer = reader.writer();
     let mut parents: Vec<String> = reader.parents().map_err(fault)?.into_iter().map(|row| row.name).collect();
     parents.dedup();
