@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 import uuid
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -120,6 +121,36 @@ def test_a_job_may_start_in_the_future_and_stop_by_a_moved_stop(facility):
     with h5py.File(wrdn.file_name) as file:
         assert sorted(file["entry/bank/event_time_zero"][:].tolist()) == times
         assert sorted(file["entry/temperature/time"][:].tolist()) == before[-1:] + times
+
+
+def test_a_stop_of_a_job_that_had_just_ended_was_not_answered(facility):
+    facility.writer()
+    start = now_ms()
+    facility.send(5, start - 100)
+    job = facility.start("ended.nxs", start - 1000, start)
+    facility.finished(job)
+    late = facility.answer(facility.stop(job))
+    assert late.status_code == 400 and "has ended" in late.message
+    # The next job reads the control topic again, and does not answer for the one before.
+    facility.finished(facility.start("next.nxs", start - 1000, start))
+    assert [a.status_code for a in facility.all(b"answ") if a.command_id == late.command_id] == [400]
+
+
+def test_the_program_that_writes_files_got_the_passwords_of_kafka(facility):
+    facility.writer("-X", "sasl.password", "hunter2")
+    start = now_ms()
+    job = facility.start("secret.nxs", start)
+    facility.accepted(job)
+    facility.send(5, start)
+    until(lambda: facility.processes("write"), facility.said)
+    environment = {
+        verb: [Path(f"/proc/{pid}/environ").read_bytes() for pid in facility.processes(verb)]
+        for verb in ("up", "write")
+    }
+    assert b"hunter2" in environment["up"][0]
+    assert environment["write"] and not any(b"hunter2" in text for text in environment["write"])
+    facility.stop(job)
+    facility.finished(job)
 
 
 def test_a_stop_that_was_sent_before_the_job_began_counts(facility):

@@ -10,8 +10,8 @@
 use crate::command::{self, Command, Mistake, Refusal, StartJob, StopJob};
 use crate::journal::{self, Entry, Step};
 use crate::limits::{
-    COMMANDS_A_TURN, FAILED_STARTS_MAX, GONE_PATIENCE, GONE_PAUSE, NS_PER_MS, OTHERS_MAX, PAUSE, PAUSE_MAX,
-    PENDING_MAX, RESTARTS_MAX, STOP_PATIENCE, TURN,
+    COMMANDS_A_TURN, FAILED_STARTS_MAX, GONE_PATIENCE, GONE_PAUSE, LATE_PATIENCE, NS_PER_MS, OTHERS_MAX, PAUSE,
+    PAUSE_MAX, PENDING_MAX, RESTARTS_MAX, STOP_PATIENCE, TURN,
 };
 use crate::mover::{self, Ended, Figures, Mover};
 use crate::options::WriterOptions;
@@ -95,22 +95,27 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// Works at it until its outcome is delivered and it is removed, or a signal ends the service.
-    pub(crate) fn run(mut self) -> Result<(), Fault> {
+    /// Works at it until its outcome is delivered and it is removed, or a signal ends the service: what comes for it
+    /// later, if it ended here.
+    pub(crate) fn run(mut self) -> Result<Option<Late>, Fault> {
         if self.entry.record.step == Step::Accepted {
             self.answer_start();
         }
-        if self.entry.record.step < Step::Finished && !self.write()? {
-            return Ok(());
+        // Otherwise stops that were answered before may come again.
+        let is_heard = self.entry.record.step < Step::Finished;
+        if is_heard && !self.write()? {
+            return Ok(None);
         }
         if self.entry.record.step == Step::Finished {
             if !self.deliver()? {
-                return Ok(());
+                return Ok(None);
             }
             self.step(Step::Delivered)?;
         }
         mover::remove_streams(&self.entry.folder)?;
-        self.entry.remove()
+        self.entry.remove()?;
+        let Self { start: StartJob { job_id, control_topic, .. }, control, .. } = self;
+        Ok(is_heard.then(|| Late { job_id, control_topic, control, until: Instant::now() + LATE_PATIENCE }))
     }
 
     /// Delivers the outcome. False where a signal ended the service before.
@@ -264,15 +269,7 @@ impl<'a> Job<'a> {
     }
 
     fn refuse(&self, code: u16, stop: &StopJob, mistake: Mistake) {
-        let refusal = Refusal {
-            code,
-            action: ActionType::SetStopTime,
-            job_id: stop.job_id.clone(),
-            command_id: stop.command_id.clone(),
-            control_topic: self.start.control_topic.clone(),
-            mistakes: vec![mistake],
-        };
-        self.send_refusal(&refusal);
+        self.send_refusal(&refusal(code, stop, &self.start.control_topic, mistake));
     }
 
     fn send_refusal(&self, refusal: &Refusal) {
@@ -496,5 +493,46 @@ impl<'a> Job<'a> {
         self.entry.set_outcome(&reply::written(&self.host.service.id, &written))?;
         self.step(Step::Finished)?;
         Ok(true)
+    }
+}
+
+/// A job that has ended, for stops that were sent before its end was known.
+pub(crate) struct Late {
+    job_id: String,
+    control_topic: String,
+    control: TopicReader,
+    until: Instant,
+}
+
+impl Late {
+    /// Refusals of the stops that have come.
+    pub(crate) fn refusals(&mut self) -> Vec<Refusal> {
+        let mut refusals = Vec::new();
+        for _ in 0..COMMANDS_A_TURN {
+            let Some(message) = self.control.next(Duration::ZERO) else { break };
+            match command::read(&message.payload, message.time_ms) {
+                Ok(Some(Command::Stop(stop))) if stop.job_id == self.job_id => {
+                    let mistake = Mistake::new("job_id", "the job has ended", "its outcome was sent as `wrdn`");
+                    refusals.push(refusal(400, &stop, &self.control_topic, mistake));
+                }
+                _ => {}
+            }
+        }
+        refusals
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        Instant::now() >= self.until
+    }
+}
+
+fn refusal(code: u16, stop: &StopJob, control_topic: &str, mistake: Mistake) -> Refusal {
+    Refusal {
+        code,
+        action: ActionType::SetStopTime,
+        job_id: stop.job_id.clone(),
+        command_id: stop.command_id.clone(),
+        control_topic: control_topic.to_owned(),
+        mistakes: vec![mistake],
     }
 }

@@ -174,6 +174,10 @@ pub(crate) const GONE_PATIENCE: Duration = Duration::from_secs(10);
 #[cfg(feature = "client")]
 pub(crate) const GONE_PAUSE: Duration = Duration::from_secs(2);
 
+/// How long stops of a job that has ended are answered: those that were sent before its end was known.
+#[cfg(feature = "client")]
+pub(crate) const LATE_PATIENCE: Duration = Duration::from_secs(10);
+
 /// Undelivered messages above which no status is sent: an old one is of no use when the brokers are back.
 #[cfg(feature = "client")]
 pub(crate) const PENDING_MAX: usize = 16;

@@ -278,7 +278,12 @@ impl Reading {
         if brokers.is_empty() {
             self.mistakes.push("--brokers is missing; add `--brokers HOST:9092`".into());
         }
-        brokers.join(",")
+        let brokers = brokers.join(",");
+        if let Some(refused) = kafka::wrong_brokers(&brokers) {
+            let hint = "write `--brokers HOST:9092`, with a comma between two";
+            self.refuse("brokers", &Refused::new(refused.cause, hint));
+        }
+        brokers
     }
 
     fn kafka_config(&mut self, here: &Path) -> Vec<(String, String)> {
@@ -292,6 +297,13 @@ impl Reading {
         };
         if words.chunks_exact(2).any(|pair| pair[0] == "transactional.id") {
             self.mistakes.push("--kafka-config: `transactional.id` cannot be used: answers are no transactions".into());
+        }
+        for name in words.chunks_exact(2).map(|pair| &pair[0]).filter(|name| kafka::is_reserved(name)) {
+            let instead = match name.as_str() {
+                "bootstrap.servers" | "metadata.broker.list" => "the brokers are those of `--brokers`",
+                _ => "beamport sets this property itself",
+            };
+            self.warnings.push(format!("`-X {name}` has no effect: {instead}"));
         }
         words.chunks_exact(2).map(|pair| (pair[0].clone(), place(&pair[1]))).collect()
     }

@@ -8,7 +8,7 @@
 
 use crate::Programs;
 use crate::command::{self, Command, Mistake, Refusal, StartJob};
-use crate::job::{Host, Job};
+use crate::job::{Host, Job, Late};
 use crate::journal::{self, Entry, Journal, PoolPlace, Record, Step};
 use crate::limits::{
     COMMAND_SLACK_MS, DELIVERY_PATIENCE, GROUP, NEW_TOPIC_PATIENCE, PAUSE, PAUSE_MAX, PENDING_MAX, RETRY_PAUSE,
@@ -88,6 +88,7 @@ pub(crate) fn run(options: &WriterOptions, programs: &Programs) -> Result<ExitCo
         cluster,
         sender,
         pool: None,
+        late: None,
         next_join: Instant::now(),
         next_scan: Instant::now(),
         next_status: Instant::now(),
@@ -119,6 +120,8 @@ struct Service<'a> {
     cluster: Cluster,
     sender: Sender,
     pool: Option<Pool>,
+    /// The newest job that has ended here, for a moment.
+    late: Option<Late>,
     /// Where the pool ended when the service began.
     begin: Vec<u64>,
     next_join: Instant,
@@ -199,6 +202,7 @@ impl Service<'_> {
                 self.announce(&reply::status(&self.me, self.dismissed.get(), None));
                 self.next_status = Instant::now() + self.me.interval;
             }
+            self.answer_late();
             match self.listen() {
                 Ok(Some(entry)) => self.write(entry),
                 Ok(None) => {}
@@ -224,6 +228,27 @@ impl Service<'_> {
         if let Err(fault) = sent.and_then(|()| self.sender.flush(Duration::ZERO)) {
             tracing::warn!("{fault}");
         }
+    }
+
+    /// Refuses stops of the job that has just ended.
+    fn answer_late(&mut self) {
+        let Some(late) = &mut self.late else { return };
+        let refusals = late.refusals();
+        if late.is_over() {
+            self.late = None;
+        }
+        for refusal in refusals {
+            self.count_refused();
+            let answer = reply::refused(&self.me.id, &refusal);
+            if let Err(fault) = self.sender.send(&refusal.control_topic, &answer) {
+                tracing::warn!("{fault}");
+            }
+        }
+    }
+
+    fn count_refused(&self) {
+        let count = self.dismissed.get();
+        self.dismissed.set(Dismissed { refused: count.refused + 1, ..count });
     }
 
     /// A job that another service, or this one before it was killed, has left.
@@ -407,8 +432,7 @@ impl Service<'_> {
     fn refuse(&mut self, refusal: &Refusal) -> Result<(), Fault> {
         let mistakes: Vec<String> = refusal.mistakes.iter().map(ToString::to_string).collect();
         tracing::warn!("job {} is refused: {}", refusal.job_id, mistakes.join("; "));
-        let count = self.dismissed.get();
-        self.dismissed.set(Dismissed { refused: count.refused + 1, ..count });
+        self.count_refused();
         let answer = reply::refused(&self.me.id, refusal);
         self.sender.send(&self.options.command_status_topic, &answer)?;
         let control = &refusal.control_topic;
@@ -430,6 +454,8 @@ impl Service<'_> {
     /// Writes a job. The pool is for others meanwhile.
     fn write(&mut self, entry: Entry) {
         self.pool = None;
+        // The control topic of the next job may be the same.
+        self.late = None;
         let (folder, id) = (entry.folder.clone(), entry.record.job_id.clone());
         let start = match command::read(&entry.command, entry.record.command_ms) {
             Ok(Some(Command::Start(start))) if start.job_id == id => *start,
@@ -453,9 +479,12 @@ impl Service<'_> {
         };
         let done = Job::new(host, entry, start).and_then(Job::run);
         (self.next_status, self.next_scan) = (Instant::now(), Instant::now());
-        if let Err(fault) = done {
-            tracing::error!("job `{id}` is tried again: {fault}");
-            self.failing.insert(folder, Instant::now() + PAUSE_MAX);
+        match done {
+            Ok(late) => self.late = late,
+            Err(fault) => {
+                tracing::error!("job `{id}` is tried again: {fault}");
+                self.failing.insert(folder, Instant::now() + PAUSE_MAX);
+            }
         }
     }
 }

@@ -400,7 +400,9 @@ impl Sender {
     pub fn new(brokers: &str, user: &[(String, String)]) -> Result<Self, Fault> {
         // Beside what it answers with, a command comes back whole.
         let size = [("message.max.bytes", "1000000000"), ("queue.buffering.max.kbytes", "2097151")];
-        let needed: Vec<_> = SEND_ALWAYS.into_iter().chain([("linger.ms", "0")]).chain(size).collect();
+        // Answers to a topic that was deleted hold up those to others.
+        let others = [("linger.ms", "0"), ("topic.metadata.propagation.max.ms", "2000")];
+        let needed: Vec<_> = SEND_ALWAYS.into_iter().chain(others).chain(size).collect();
         let producer = Producer::with(&properties(brokers, user, &needed)?).map_err(refused)?;
         Ok(Self(RefCell::new(producer)))
     }

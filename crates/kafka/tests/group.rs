@@ -88,6 +88,16 @@ fn a_topic_is_read_from_offsets_and_one_that_is_missing_is_a_value() {
 }
 
 #[test]
+fn an_answer_to_a_topic_that_is_missing_held_up_others_for_half_a_minute() {
+    let cluster = Cluster::new(&[("control", 1)]);
+    cluster.hide("control");
+    let sender = Sender::new(&cluster.brokers(), &[]).unwrap();
+    sender.send("control", b"answer").unwrap();
+    let refused = sender.flush(Duration::from_secs(20)).unwrap_err();
+    assert!(refused.cause.contains("Unknown topic"), "{refused}");
+}
+
+#[test]
 fn a_property_that_librdkafka_does_not_take_is_refused_without_its_value() {
     let wrong = [("security.protocol".to_owned(), "hunter2".to_owned())];
     for user in [wrong.as_slice(), &[("no.such.property".to_owned(), "hunter2".to_owned())]] {

@@ -39,7 +39,7 @@ fn durations_have_the_units_of_kafka_to_nexus() {
 #[test]
 fn every_mistake_is_listed_at_once() {
     let flags: [(&str, &[&str]); 6] = [
-        ("brokers", &["one"]),
+        ("brokers", &["one two"]),
         ("job-pool-topic", &["a/b"]),
         ("time-after-stop", &["soon"]),
         ("verbosity", &["Debgu"]),
@@ -48,6 +48,7 @@ fn every_mistake_is_listed_at_once() {
     ];
     let fault = read(&flags).unwrap_err().to_string();
     for part in [
+        "--brokers: `one two` is not an address",
         "--command-status-topic is missing",
         "`a/b` is not a topic name",
         "`soon` is not a duration",
@@ -64,6 +65,17 @@ fn every_mistake_is_listed_at_once() {
 fn an_option_without_effect_is_a_warning_and_no_mistake() {
     let options = with(&[("max-queued-writes", &["500"]), ("grafana-carbon-address", &["host:2003"])]).unwrap();
     assert_eq!(options.warnings.len(), 2, "{:?}", options.warnings);
+}
+
+#[test]
+fn a_property_that_beamport_sets_itself_was_ignored_silently() {
+    let config = ["bootstrap.servers", "other:9092", "group.id", "mine", "client.id", "me"];
+    let warnings = with(&[("kafka-config", &config)]).unwrap().warnings;
+    let expected = [
+        "`-X bootstrap.servers` has no effect: the brokers are those of `--brokers`",
+        "`-X group.id` has no effect: beamport sets this property itself",
+    ];
+    assert_eq!(warnings, expected);
 }
 
 #[test]

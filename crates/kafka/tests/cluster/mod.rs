@@ -113,6 +113,14 @@ impl Cluster {
         unsafe { c::rd_kafka_mock_push_request_errors_array(self.mock, 0, all.len(), all.as_ptr()) };
     }
 
+    /// Questions about a topic are answered as if there were none.
+    pub(crate) fn hide(&self, topic: &str) {
+        let topic = CString::new(topic).unwrap();
+        let wrong = c::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
+        // SAFETY: the cluster lives; the name is copied.
+        unsafe { c::rd_kafka_mock_topic_set_error(self.mock, topic.as_ptr(), wrong) };
+    }
+
     /// All messages of a partition, in order.
     pub(crate) fn read(&self, topic: &str, partition: i32) -> Vec<Found> {
         let conf = [("bootstrap.servers", self.brokers()), ("enable.partition.eof", "true".into())];
