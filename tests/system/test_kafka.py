@@ -361,3 +361,18 @@ def test_a_partition_that_comes_later_is_read_from_its_first_message(lab, kafka)
     until(lambda: count(lab) == 20, lambda: f"{count(lab)} came: {lab.said(process)[1][-2000:]}")
     whole_with_holes(lab, process)
     assert compare(lab, kafka, [topic]) == 20
+
+
+def test_a_partition_of_start_that_came_later_was_read_from_its_first_message(lab, kafka):
+    topic = kafka.topic("named_partitions", 1)
+    lab.write(source(kafka, [topic], f'{{ "{topic}/0" = 0, "{topic}/1" = 4 }}') + RUN)
+    process, _ = lab.up_ready()
+    kafka.add_partitions(topic, 2)
+    kafka.send([(topic, 1, value(n)) for n in range(10)])
+    kafka.send([(topic, 0, value(n)) for n in range(3)])
+    until(lambda: count(lab) == 9, lambda: f"{count(lab)} came: {lab.said(process)[1][-2000:]}")
+    whole_with_holes(lab, process)
+    assert {o: n.tolist() for o, n in lab.stream("topics").numbers().items()} == {
+        f"{topic}/0": [0, 1, 2],
+        f"{topic}/1": list(range(4, 10)),
+    }

@@ -804,6 +804,17 @@ fn a_job_longer_than_an_argument_or_a_pipe_reaches_its_writer_whole() {
     // Which program it is, the program knows.
     job.writer.program = None;
     assert_eq!(serde_json::from_str::<WriterJob>(&text).unwrap(), job);
+    // It inherited secrets that the instrument file names by `env:`.
+    let mut told = |secrets: &[&str]| {
+        let writer = with_writer(&place, "cat >/dev/null; echo ${HOME-hidden}").with_file_name("beamport-nexus");
+        job.writer.program = Some(writer);
+        job.writer.secrets = secrets.iter().map(|name| (*name).to_owned()).collect();
+        let answer = std::fs::File::create(place.0.join("answer")).unwrap();
+        assert!(beamport::mover::start_writer(&job, &answer).unwrap().unwrap().wait().unwrap().success());
+        std::fs::read_to_string(place.0.join("answer")).unwrap()
+    };
+    assert_ne!(told(&[]), "hidden\n");
+    assert_eq!(told(&["HOME"]), "hidden\n");
 }
 
 #[test]

@@ -196,6 +196,10 @@ fn template(
     if let Some(path) = static_file {
         command.arg("--static").arg(path);
     }
+    // It has no use for them.
+    for variable in options.kafka_config.iter().filter_map(|(_, value)| value.strip_prefix("env:")) {
+        command.env_remove(variable);
+    }
     let output = command.stdin(Stdio::from(stdin)).stderr(Stdio::inherit()).output();
     let output = output.map_err(|error| Fault::io(format!("{WHAT}: {} does not run", nexus.display()), &error))?;
     serde_json::from_slice(&output.stdout).map_err(|error| {
@@ -305,10 +309,9 @@ fn variable(at: usize) -> String {
     format!("BEAMPORT_KAFKA_{at}")
 }
 
-/// Whether a value must not be written down: by the name of its property. One that names its place may.
+/// Whether a value must not be written down. One that names its place may.
 fn is_hidden(name: &str, value: &str) -> bool {
-    const PARTS: [&str; 8] = ["password", "passphrase", "secret", "key", "pem", "token", "oauthbearer", "jaas"];
-    !value.starts_with("env:") && !value.starts_with("file:") && PARTS.iter().any(|part| name.contains(part))
+    !value.starts_with("env:") && !value.starts_with("file:") && kafka::is_secret(name)
 }
 
 #[cfg(test)]

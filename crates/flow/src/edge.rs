@@ -54,6 +54,11 @@ pub trait SourcePlan: Any + Debug + Send + Sync {
         None
     }
 
+    /// Variables of the environment that hold secrets of the source: other programs do not get them.
+    fn secrets(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// What the messages hold, where the section alone says so.
     fn sends(&self) -> Option<Sends> {
         None
@@ -183,6 +188,11 @@ pub trait LivePlan: Any + Debug + Send + Sync {
     fn probe(&self, inputs: &[String]) -> Option<Result<String, Fault>> {
         let _ = inputs;
         None
+    }
+
+    /// As [`SourcePlan::secrets`].
+    fn secrets(&self) -> Vec<String> {
+        Vec::new()
     }
 
     /// What does not fit the sources whose streams the sink takes. They are given with their names; a kind knows plans

@@ -40,7 +40,7 @@ mod trouble;
 pub use librdkafka::{Kind, Unsent, Wrong};
 #[cfg(feature = "client")]
 pub use producer::{Message, Producer, Report};
-pub use property::is_reserved;
+pub use property::{is_reserved, is_secret};
 pub use section::{SOURCE, wrong_brokers, wrong_topic};
 pub use sink::SINK;
 

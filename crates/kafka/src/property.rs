@@ -43,17 +43,8 @@ pub(crate) const SINK: [(&str, &str); 14] = [
     ("plugin.library.paths", "no code is loaded into the mover"),
 ];
 
-/// Secrets by their names.
-const SECRETS: [&str; 8] = [
-    "sasl.password",
-    "ssl.key.password",
-    "ssl.key.pem",
-    "ssl.keystore.password",
-    "sasl.oauthbearer.client.secret",
-    "sasl.oauthbearer.assertion.private.key.passphrase",
-    "sasl.oauthbearer.assertion.private.key.pem",
-    "sasl.oauthbearer.config",
-];
+/// What names of properties contain whose values are secrets, those of later versions too.
+const SECRETS: [&str; 6] = ["password", "passphrase", "secret", "key.pem", "oauthbearer.config", "jaas"];
 
 /// In the place of a text that may hold a secret.
 #[cfg(feature = "client")]
@@ -66,6 +57,12 @@ pub(crate) const NAMES: &str = "the properties are those of librdkafka: its CONF
 #[must_use]
 pub fn is_reserved(name: &str) -> bool {
     SOURCE.iter().any(|(ours, _)| *ours == name)
+}
+
+/// Whether the value of a property is a secret, which must stand elsewhere.
+#[must_use]
+pub fn is_secret(name: &str) -> bool {
+    SECRETS.iter().any(|part| name.contains(part))
 }
 
 /// One property.
@@ -129,8 +126,17 @@ impl Property {
 
     /// The value may stand in an error.
     pub(crate) fn is_open(&self) -> bool {
-        matches!(self.value, Value::Text(_)) && !SECRETS.contains(&self.name.as_str())
+        matches!(self.value, Value::Text(_)) && !is_secret(&self.name)
     }
+}
+
+/// Variables of the environment that properties name.
+pub(crate) fn variables(properties: &[Property]) -> Vec<String> {
+    let name = |property: &Property| match &property.value {
+        Value::Env(name) => Some(name.clone()),
+        _ => None,
+    };
+    properties.iter().filter_map(name).collect()
 }
 
 /// Reads the entries of the table `properties` and notes every mistake.
@@ -178,7 +184,7 @@ fn one(section: &Section<'_>, ours: &Ours, name: &str, item: &Item) -> Result<Va
         (Some(variable), _) => Ok(Value::Env(variable.to_owned())),
         (None, Some("")) => Err(empty("path")),
         (None, Some(path)) => Ok(Value::File(section.folder.join(path))),
-        (None, None) if SECRETS.contains(&name) => Err(Refused::new(
+        (None, None) if is_secret(name) => Err(Refused::new(
             "it is a secret, and instrument files are shown and kept",
             format!("write `\"{name}\" = \"env:NAME\"`, or \"file:PATH\" with a file that only you can read"),
         )),
@@ -200,4 +206,38 @@ fn is_known(property: &Property) -> Result<(), Refused> {
 fn is_known(property: &Property) -> Result<(), Refused> {
     let _ = property.is_open();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Those of librdkafka that are secret, and some beside them that are not.
+    #[test]
+    fn the_second_name_of_a_secret_was_none() {
+        for name in [
+            "sasl.password",
+            "sasl.jaas.config",
+            "ssl.key.password",
+            "ssl.key.pem",
+            "ssl.keystore.password",
+            "sasl.oauthbearer.config",
+            "sasl.oauthbearer.client.secret",
+            "sasl.oauthbearer.client.credentials.client.secret",
+            "sasl.oauthbearer.assertion.private.key.passphrase",
+            "sasl.oauthbearer.assertion.private.key.pem",
+        ] {
+            assert!(is_secret(name), "{name}");
+        }
+        for name in [
+            "sasl.username",
+            "ssl.key.location",
+            "ssl.ca.pem",
+            "ssl.certificate.pem",
+            "sasl.oauthbearer.token.endpoint.url",
+            "sasl.oauthbearer.assertion.private.key.file",
+        ] {
+            assert!(!is_secret(name), "{name}");
+        }
+    }
 }

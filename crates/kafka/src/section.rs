@@ -123,7 +123,22 @@ pub(crate) struct Plan {
     pub(crate) properties: Vec<Property>,
 }
 
+#[cfg(feature = "client")]
+impl Plan {
+    /// The offset that `start` names for a partition.
+    pub(crate) fn declared(&self, topic: &str, partition: usize) -> Option<u64> {
+        match &self.start.value {
+            Start::Offsets(offsets) => offsets.get(&format!("{topic}/{partition}")).copied(),
+            _ => None,
+        }
+    }
+}
+
 impl SourcePlan for Plan {
+    fn secrets(&self) -> Vec<String> {
+        property::variables(&self.properties)
+    }
+
     #[cfg(feature = "client")]
     fn build(&self) -> Result<Box<dyn Source>, Fault> {
         Ok(Box::new(crate::source::Kafka::new(self.clone())))

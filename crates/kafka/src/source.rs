@@ -430,9 +430,9 @@ impl Open {
                 if self.partitions.len() >= PARTITIONS_MAX {
                     return Err(self.plan.too_many(self.partitions.len() + 1));
                 }
-                let place = Place { next: 0, life: 1 };
+                let place = Place { next: self.plan.declared(name, number).unwrap_or(0), life: 1 };
                 let origin = state::origin(name, number, place.life);
-                self.read(Partition::new(at, number as i32, origin, place, 0, now), 0)?;
+                self.read(Partition::new(at, number as i32, origin, place, 0, now), place.next)?;
                 self.missing = self.missing();
             }
         }
@@ -619,11 +619,12 @@ fn places(
             Start::Begin => first,
             Start::End | Start::At(When::Now) => end,
             Start::At(_) => of(&time).unwrap_or(end),
-            Start::Offsets(offsets) => offsets.get(&format!("{topic}/{number}")).copied().unwrap_or(end),
+            Start::Offsets(_) => plan.declared(topic, *number as usize).unwrap_or(end),
         };
         let at = answers.iter().position(|known| known.name == *topic).unwrap_or(0);
         let number = *number as usize;
-        let place = state::resumed(state, resume, topic, &answers[at].id, number);
+        let new = plan.declared(topic, number).unwrap_or(0);
+        let place = state::resumed(state, resume, topic, &answers[at].id, number, new);
         let place = place.unwrap_or(Place { next: begin, life: 1 });
         if place.next > end {
             return Err(plan.beyond(topic, number, place.next, end));

@@ -65,8 +65,15 @@ pub(crate) fn origin(topic: &str, partition: usize, life: u32) -> String {
 }
 
 /// Where a partition of a topic resumes, from what was kept and what the stream has; `None` where neither knows it.
-/// `id`: of the topic now.
-pub(crate) fn resumed(state: &State, resume: &Resume, topic: &str, id: &str, partition: usize) -> Option<Place> {
+/// `id`: of the topic now; `new`: where a partition begins that the topic did not have.
+pub(crate) fn resumed(
+    state: &State,
+    resume: &Resume,
+    topic: &str,
+    id: &str,
+    partition: usize,
+    new: u64,
+) -> Option<Place> {
     let known = state.get(topic);
     let name = origin(topic, partition, 1);
     let origin = resume.origins.iter().find(|origin| origin.name == name);
@@ -85,8 +92,7 @@ pub(crate) fn resumed(state: &State, resume: &Resume, topic: &str, id: &str, par
         }
         (Some(kept), _) => Some(kept),
         (None, Some(origin)) => Some(Place { next: origin.next_seq, life: origin.life }),
-        // A partition that the topic did not have.
-        (None, None) if known.is_some() => Some(Place { next: 0, life: 1 }),
+        (None, None) if known.is_some() => Some(Place { next: new, life: 1 }),
         (None, None) => None,
     }
 }
@@ -121,24 +127,25 @@ mod tests {
     fn a_partition_resumes_behind_what_the_stream_has() {
         let nothing = Resume::default();
         let place = |next, life| Some(Place { next, life });
-        assert_eq!(resumed(&State::new(), &nothing, "a", "id", 0), None);
-        assert_eq!(resumed(&kept("id", 12, 1), &nothing, "a", "id", 0), place(12, 1));
-        assert_eq!(resumed(&kept("id", 12, 1), &stream(20, 1), "a", "id", 0), place(20, 1));
-        assert_eq!(resumed(&kept("id", 30, 1), &stream(20, 1), "a", "id", 0), place(30, 1));
-        assert_eq!(resumed(&State::new(), &stream(20, 1), "a", "id", 0), place(20, 1));
-        assert_eq!(resumed(&kept("id", 12, 1), &nothing, "a", "id", 1), place(0, 1));
+        assert_eq!(resumed(&State::new(), &nothing, "a", "id", 0, 0), None);
+        assert_eq!(resumed(&kept("id", 12, 1), &nothing, "a", "id", 0, 0), place(12, 1));
+        assert_eq!(resumed(&kept("id", 12, 1), &stream(20, 1), "a", "id", 0, 0), place(20, 1));
+        assert_eq!(resumed(&kept("id", 30, 1), &stream(20, 1), "a", "id", 0, 0), place(30, 1));
+        assert_eq!(resumed(&State::new(), &stream(20, 1), "a", "id", 0, 0), place(20, 1));
+        assert_eq!(resumed(&kept("id", 12, 1), &nothing, "a", "id", 1, 0), place(0, 1));
+        assert_eq!(resumed(&kept("id", 12, 1), &nothing, "a", "id", 1, 7), place(7, 1));
     }
 
     #[test]
     fn a_topic_that_was_made_again_begins_another_life_once() {
         let place = |next, life| Some(Place { next, life });
-        assert_eq!(resumed(&kept("old", 12, 1), &stream(12, 1), "a", "new", 0), place(0, 2));
+        assert_eq!(resumed(&kept("old", 12, 1), &stream(12, 1), "a", "new", 0, 0), place(0, 2));
         // The process was killed before it kept the new life.
-        assert_eq!(resumed(&kept("old", 12, 1), &stream(3, 2), "a", "new", 0), place(3, 2));
+        assert_eq!(resumed(&kept("old", 12, 1), &stream(3, 2), "a", "new", 0, 0), place(3, 2));
         // It was kept, and nothing has come.
-        assert_eq!(resumed(&kept("new", 0, 2), &stream(12, 1), "a", "new", 0), place(0, 2));
-        assert_eq!(resumed(&kept("new", 5, 2), &stream(9, 2), "a", "new", 0), place(9, 2));
+        assert_eq!(resumed(&kept("new", 0, 2), &stream(12, 1), "a", "new", 0, 0), place(0, 2));
+        assert_eq!(resumed(&kept("new", 5, 2), &stream(9, 2), "a", "new", 0, 0), place(9, 2));
         // Brokers that give no ids.
-        assert_eq!(resumed(&kept("", 12, 1), &stream(12, 1), "a", "", 0), place(12, 1));
+        assert_eq!(resumed(&kept("", 12, 1), &stream(12, 1), "a", "", 0, 0), place(12, 1));
     }
 }

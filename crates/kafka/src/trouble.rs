@@ -144,7 +144,7 @@ impl Trouble for Plan {
         let start = key("start", self.start.origin);
         let what = format!("source `{}` has no partition `{topic}/{partition}`", self.name);
         let cause = format!("{start} names it; the number of partitions of topic `{topic}` is {count}");
-        let hint = format!("correct {start}; a partition that is added later is read from its first message");
+        let hint = format!("correct {start}; a partition that is added later is read from the offset in it");
         Fault { passes: Passes::Soon, ..Fault::new(what, cause).hint(hint) }
     }
 

@@ -254,6 +254,7 @@ impl Reader<'_> {
         cross::check_stages(self.page, self.mistakes, self.has_holes, &names, &mut instrument);
         cross::check(self.page, self.mistakes, self.has_holes, &names, &mut instrument);
         instrument.split_copies();
+        instrument.hide_secrets();
         instrument
     }
 

@@ -113,6 +113,9 @@ pub fn start_writer(job: &WriterJob, output: &std::fs::File) -> Result<Result<Ch
     };
     let mut command = Command::new(path_of(&job.writer)?);
     command.arg("write").stdin(Stdio::piped()).stdout(output.try_clone().map_err(fault)?).stderr(Stdio::inherit());
+    for name in &job.writer.secrets {
+        command.env_remove(name);
+    }
     let mut child = command.spawn().map_err(fault)?;
     let stdin = child.stdin.take();
     // The job of a sink with many inputs is longer than an argument may be (128 KiB on Linux) and than a pipe holds, and

@@ -77,6 +77,10 @@ impl Plan {
 }
 
 impl LivePlan for Plan {
+    fn secrets(&self) -> Vec<String> {
+        property::variables(&self.properties)
+    }
+
     #[cfg(feature = "client")]
     fn build(&self, inputs: &[String]) -> Result<Box<dyn LiveSink>, Fault> {
         for topic in inputs.iter().filter_map(|input| self.topic_of(input)) {
