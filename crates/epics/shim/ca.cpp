@@ -45,7 +45,7 @@ class Channel {
             try {
                 work();
             } catch (const std::exception &e) {
-                queue_.push(line, event(BP_REFUSED, e.what()));
+                queue_.push(line, BP_REFUSED, e.what());
             }
         } catch (...) {
             // There is no memory even to say so.
@@ -55,7 +55,7 @@ class Channel {
     void connected(chid channel) {
         char host[256] = "";
         ca_get_host_name(channel, host, sizeof(host));
-        queue_.push(line, event(BP_CONNECTED, host));
+        queue_.push(line, BP_CONNECTED, host);
         const short type = ca_field_type(channel);
         const unsigned long count = ca_element_count(channel);
         const bool text = type == DBR_CHAR && name_.back() == '$';
@@ -77,7 +77,7 @@ class Channel {
             if (*one != nullptr) ca_clear_subscription(*one);
             *one = nullptr;
         }
-        queue_.push(line, event(BP_DISCONNECTED));
+        queue_.push(line, BP_DISCONNECTED);
     }
 
     void value(const event_handler_args &of) {
@@ -91,10 +91,7 @@ class Channel {
     }
 
     void give(uint32_t changed) {
-        std::unique_ptr<Node> node(new Node(BP_VALUE));
-        node->changed = changed;
-        node->state = reader_.state();
-        queue_.push(line, std::move(node));
+        queue_.push(line, BP_VALUE, reader_.state(), changed);
     }
 
     const std::string name_;

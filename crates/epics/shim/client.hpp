@@ -27,9 +27,6 @@ namespace beamport {
 std::unique_ptr<bp_client> open_pva(const bp_settings &settings);
 std::unique_ptr<bp_client> open_ca(const bp_settings &settings);
 
-// An update that only says something about the channel.
-std::unique_ptr<Node> event(uint32_t what, const std::string &text = std::string());
-
 } // namespace beamport
 
 #endif

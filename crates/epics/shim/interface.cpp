@@ -31,16 +31,6 @@ template <typename Work> int guarded(char *error, size_t size, Work work) {
 
 } // namespace
 
-namespace beamport {
-
-std::unique_ptr<Node> event(uint32_t what, const std::string &text) {
-    std::unique_ptr<Node> node(new Node(what));
-    node->state.text = text;
-    return node;
-}
-
-} // namespace beamport
-
 EXPORT uint32_t bp_abi(void) { return BP_ABI; }
 
 EXPORT const char *bp_version(void) { return BEAMPORT_EPICS_VERSION; }

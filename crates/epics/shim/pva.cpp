@@ -44,29 +44,27 @@ class Subscribed {
             if (const uint32_t changed = reader_.read(update)) give(from, changed);
         } catch (const client::Connected &now) {
             reader_.connected();
-            queue_.push(line, event(BP_CONNECTED, now.peerName));
+            queue_.push(line, BP_CONNECTED, now.peerName);
         } catch (const client::Finished &) {
-            queue_.push(line, event(BP_FINISHED));
+            queue_.push(line, BP_FINISHED);
         } catch (const client::Disconnect &) {
-            queue_.push(line, event(BP_DISCONNECTED));
+            queue_.push(line, BP_DISCONNECTED);
         } catch (const std::exception &e) {
-            queue_.push(line, event(BP_REFUSED, e.what()));
+            queue_.push(line, BP_REFUSED, e.what());
         }
         return true;
     }
 
     void give(client::Subscription &from, uint32_t changed) {
-        std::unique_ptr<Node> node(new Node(BP_VALUE));
-        node->changed = changed;
-        node->state = reader_.state();
         client::SubscriptionStat stat;
         from.stats(stat);
         // PVXS merges into the last update of its queue.
+        uint64_t squashed = 0;
         if (stat.nQueue == 0) {
-            node->squashed = stat.nCliSquash - squashed_;
+            squashed = stat.nCliSquash - squashed_;
             squashed_ = stat.nCliSquash;
         }
-        queue_.push(line, std::move(node));
+        queue_.push(line, BP_VALUE, reader_.state(), changed, squashed);
         if (stat.nSrvSquash != server_squashed_) {
             queue_.server_squashed(line, stat.nSrvSquash - server_squashed_);
             server_squashed_ = stat.nSrvSquash;

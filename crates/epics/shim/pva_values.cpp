@@ -72,11 +72,10 @@ std::string text(const Value &value) {
     return found;
 }
 
-// Nanoseconds of a peer may be anything; what is more than a second belongs to the seconds.
-void stamp(const Value &time, int64_t &seconds, uint32_t &nanoseconds) {
-    seconds = number<int64_t>(time["secondsPastEpoch"]);
-    const uint32_t found = number<uint32_t>(time["nanoseconds"]);
-    nanoseconds = found < 1000000000u ? found : 999999999u;
+// Nanoseconds of a peer may be anything.
+void stamp(int64_t from, uint32_t part, int64_t &seconds, uint32_t &nanoseconds) {
+    seconds = from;
+    nanoseconds = part < 1000000000u ? part : 999999999u;
     // What servers of records send for a time that was never set.
     if (seconds == POSIX_TIME_AT_EPICS_EPOCH && nanoseconds == 0) seconds = 0;
 }
@@ -184,65 +183,75 @@ Elements elements_of(const Value &value) {
 void PvaReader::learn(const Value &update) {
     state_ = State();
     choices_ = shared_array<const std::string>();
-    roles_.clear();
+    for (Roles *roles : {&top_, &alarm_, &time_}) roles->clear();
     if (update.type() != TypeCode::Struct) {
         state_.form = BP_OTHER;
         return;
     }
     state_.form = form_of(update);
     state_.type_id = update.id();
+    const auto roles_of = [](const Value &structure, std::initializer_list<std::pair<const char *, Role>> names) {
+        Roles roles;
+        for (const Value field : structure.ichildren()) {
+            roles.push_back(Role::OTHER);
+            for (const auto &known : names) {
+                if (structure.nameOf(field) == known.first) roles.back() = known.second;
+            }
+        }
+        return roles;
+    };
+    top_ = roles_of(update, {{"value", Role::VALUE}});
+    size_t place = 0;
     for (const Value field : update.ichildren()) {
+        Role &role = top_[place++];
+        if (field.type() != TypeCode::Struct) continue;
         const std::string &name = update.nameOf(field);
-        const bool structure = field.type() == TypeCode::Struct;
-        roles_.push_back(name == "value"                    ? Role::VALUE
-                         : structure && name == "alarm"     ? Role::ALARM
-                         : structure && name == "timeStamp" ? Role::TIME
-                         : structure && name == "display"   ? Role::DISPLAY
-                                                            : Role::OTHER);
+        if (name == "alarm") {
+            role = Role::ALARM;
+            alarm_ = roles_of(field, {{"severity", Role::SEVERITY},
+                                      {"status", Role::STATUS},
+                                      {"message", Role::MESSAGE}});
+        } else if (name == "timeStamp") {
+            role = Role::TIME;
+            time_ = roles_of(field, {{"secondsPastEpoch", Role::SECONDS},
+                                     {"nanoseconds", Role::NANOSECONDS},
+                                     {"userTag", Role::TAG}});
+        } else if (name == "display") {
+            role = Role::DISPLAY;
+        }
     }
 }
 
 uint32_t PvaReader::read(const Value &update) {
-    if (!first_ && !update.isMarked(true, true)) return 0;
     const bool first = first_;
     if (first) learn(update);
-    const std::string alarm = state_.alarm;
-    const int16_t severity = state_.severity, status = state_.status;
     uint32_t changed = 0;
     bool any = false;
-    auto role = roles_.begin();
+    auto role = top_.begin();
     for (const Value field : update.ichildren()) {
-        const Role what = role != roles_.end() ? *role++ : Role::OTHER;
+        const Role what = role != top_.end() ? *role++ : Role::OTHER;
         if (!first && !field.isMarked(true, true)) continue;
         any = true;
-        switch (what) {
-        case Role::VALUE:
+        if (what == Role::VALUE) {
             changed |= BP_CHANGED_VALUE;
             if (state_.form == BP_ENUM) {
                 read_enum(field);
             } else if (state_.form <= BP_ARRAY) {
                 state_.value = elements_of(field);
             }
-            break;
-        case Role::ALARM:
-            read_alarm(field);
-            break;
-        case Role::TIME:
+        } else if (what == Role::ALARM) {
+            if (read_alarm(field)) changed |= BP_CHANGED_ALARM;
+        } else if (what == Role::TIME) {
             changed |= BP_CHANGED_TIME;
             read_time(field);
-            break;
-        case Role::DISPLAY: {
-            const std::string units = text(field["units"]);
-            if (units != state_.units) changed |= BP_CHANGED_UNITS;
-            state_.units = units;
-            break;
-        }
-        case Role::OTHER:
-            break;
+        } else if (what == Role::DISPLAY) {
+            std::string units = text(field["units"]);
+            if (units == state_.units) continue;
+            changed |= BP_CHANGED_UNITS;
+            state_.units = std::move(units);
         }
     }
-    if (severity != state_.severity || status != state_.status || alarm != state_.alarm) changed |= BP_CHANGED_ALARM;
-    if (any && state_.form >= BP_TABLE) {
+    if (state_.form >= BP_TABLE && (any || first)) {
         changed |= BP_CHANGED_VALUE;
         if (state_.form == BP_TABLE) {
             state_.extra = table_of(update);
@@ -258,16 +267,41 @@ uint32_t PvaReader::read(const Value &update) {
     return changed;
 }
 
-void PvaReader::read_alarm(const Value &alarm) {
-    state_.severity = narrow(number<int32_t>(alarm["severity"]));
-    state_.status = narrow(number<int32_t>(alarm["status"]));
-    std::string message = text(alarm["message"]);
-    if (message != state_.alarm) state_.alarm = std::move(message);
+bool PvaReader::read_alarm(const Value &alarm) {
+    const int16_t severity = state_.severity, status = state_.status;
+    bool changed = false;
+    auto role = alarm_.begin();
+    for (const Value field : alarm.ichildren()) {
+        const Role what = role != alarm_.end() ? *role++ : Role::OTHER;
+        if (what == Role::SEVERITY) {
+            state_.severity = narrow(number<int32_t>(field));
+        } else if (what == Role::STATUS) {
+            state_.status = narrow(number<int32_t>(field));
+        } else if (what == Role::MESSAGE) {
+            std::string message = text(field);
+            if (message == state_.alarm) continue;
+            changed = true;
+            state_.alarm = std::move(message);
+        }
+    }
+    return changed || severity != state_.severity || status != state_.status;
 }
 
 void PvaReader::read_time(const Value &time) {
-    stamp(time, state_.seconds, state_.nanoseconds);
-    state_.user_tag = number<int32_t>(time["userTag"]);
+    int64_t seconds = 0;
+    uint32_t nanoseconds = 0;
+    auto role = time_.begin();
+    for (const Value field : time.ichildren()) {
+        const Role what = role != time_.end() ? *role++ : Role::OTHER;
+        if (what == Role::SECONDS) {
+            seconds = number<int64_t>(field);
+        } else if (what == Role::NANOSECONDS) {
+            nanoseconds = number<uint32_t>(field);
+        } else if (what == Role::TAG) {
+            state_.user_tag = number<int32_t>(field);
+        }
+    }
+    stamp(seconds, nanoseconds, state_.seconds, state_.nanoseconds);
 }
 
 void PvaReader::read_enum(const Value &value) {
@@ -290,7 +324,10 @@ void PvaReader::read_image(const Value &update) {
     }
     for (const Value &one : structures(update["attribute"])) image->named.push_back(attribute_of(one));
     if (const Value id = update["uniqueId"]) image->has_unique_id = id.as(image->unique_id);
-    if (const Value time = update["dataTimeStamp"]) stamp(time, image->data_seconds, image->data_nanoseconds);
+    if (const Value time = update["dataTimeStamp"]) {
+        stamp(number<int64_t>(time["secondsPastEpoch"]), number<uint32_t>(time["nanoseconds"]), image->data_seconds,
+              image->data_nanoseconds);
+    }
     if (const Value codec = update["codec"]) {
         image->codec = text(codec["name"]);
         image->codec_type = codec_type(codec);

@@ -22,17 +22,33 @@ class PvaReader {
     const State &state() const { return state_; }
 
   private:
-    // What a field of the top is, by its place.
-    enum class Role : uint8_t { OTHER, VALUE, ALARM, TIME, DISPLAY };
+    // What a field is, by its place: looking names up for each update would take longer than all else.
+    enum class Role : uint8_t {
+        OTHER,
+        // Of the whole.
+        VALUE,
+        ALARM,
+        TIME,
+        DISPLAY,
+        // Of the alarm.
+        SEVERITY,
+        STATUS,
+        MESSAGE,
+        // Of the time.
+        SECONDS,
+        NANOSECONDS,
+        TAG
+    };
+    using Roles = std::vector<Role>;
 
     void learn(const pvxs::Value &update);
-    void read_alarm(const pvxs::Value &alarm);
+    bool read_alarm(const pvxs::Value &alarm);
     void read_time(const pvxs::Value &time);
     void read_enum(const pvxs::Value &value);
     void read_image(const pvxs::Value &update);
 
     State state_;
-    std::vector<Role> roles_;
+    Roles top_, alarm_, time_;
     pvxs::shared_array<const std::string> choices_;
     bool first_ = true;
 };

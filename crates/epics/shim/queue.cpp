@@ -9,6 +9,9 @@
 namespace beamport {
 namespace {
 
+// Nodes that are kept while nothing waits.
+const size_t MOST_SPARE = 10000;
+
 bp_text text(const std::string &of) { return bp_text{of.data(), of.size()}; }
 
 uint64_t weight_of(const State &state) {
@@ -85,6 +88,7 @@ Queue::Queue(uint64_t limit) : limit_(limit), descriptor_(eventfd(0, EFD_CLOEXEC
 
 Queue::~Queue() {
     for (Node *node : given_) delete node;
+    for (Node *node : spare_) delete node;
     while (head_ != nullptr) {
         Node *node = head_;
         head_ = node->after;
@@ -93,12 +97,24 @@ Queue::~Queue() {
     close(descriptor_);
 }
 
-void Queue::push(Line &line, std::unique_ptr<Node> owned) {
-    owned->weight = weight_of(owned->state);
+void Queue::push(Line &line, uint32_t what, const std::string &text) {
+    State state;
+    state.text = text;
+    push(line, what, state);
+}
+
+void Queue::push(Line &line, uint32_t what, const State &state, uint32_t changed, uint64_t squashed) {
     std::lock_guard<std::mutex> guard(lock_);
     if (line.gone) return;
-    Node *node = owned.release();
-    line.counts.client_squash += node->squashed;
+    if (spare_.empty()) spare_.push_back(new Node);
+    Node *node = spare_.back();
+    spare_.pop_back();
+    node->what = what;
+    node->changed = changed;
+    node->squashed = squashed;
+    node->state = state;
+    node->weight = weight_of(state);
+    line.counts.client_squash += squashed;
     link(line, node);
     overwrite(line, node);
     signal();
@@ -111,6 +127,8 @@ void Queue::server_squashed(Line &line, uint64_t times) {
 
 void Queue::link(Line &line, Node *node) {
     node->line = &line;
+    node->later = nullptr;
+    node->after = nullptr;
     node->before = tail_;
     (tail_ != nullptr ? tail_->after : head_) = node;
     tail_ = node;
@@ -153,7 +171,7 @@ void Queue::overwrite(Line &line, Node *newest) {
                 line.counts.client_squash += 1;
                 if (later->what == BP_VALUE) later->changed |= node->changed;
             }
-            delete node;
+            forget(node);
         } else {
             kept = node;
         }
@@ -172,9 +190,16 @@ void Queue::reset() {
     if (signalled_ && read(descriptor_, &count, sizeof(count)) == sizeof(count)) signalled_ = false;
 }
 
+// Keeps a node for another update, without what it held.
+void Queue::forget(Node *node) {
+    node->state = State();
+    if (spare_.size() < MOST_SPARE) return spare_.push_back(node);
+    delete node;
+}
+
 size_t Queue::poll(bp_update *updates, size_t most) {
-    for (Node *node : given_) delete node;
-    given_.clear();
+    // What they hold may be large: let go of without the lock.
+    for (Node *node : given_) node->state = State();
     size_t filled = take(most, updates);
     for (Node *node : given_) {
         if (node->squashed != 0) fill_squashed(updates[filled++], *node);
@@ -186,6 +211,8 @@ size_t Queue::poll(bp_update *updates, size_t most) {
 // Moves nodes to `given_` while there is room for all that they say. Answers how many updates it has filled itself.
 size_t Queue::take(size_t most, bp_update *updates) {
     std::lock_guard<std::mutex> guard(lock_);
+    for (Node *node : given_) forget(node);
+    given_.clear();
     size_t room = most;
     while (head_ != nullptr && room != 0) {
         Node *node = head_;
@@ -213,7 +240,7 @@ void Queue::remove(Line &line) {
     while (line.first != nullptr) {
         Node *node = line.first;
         unlink_first(line);
-        delete node;
+        forget(node);
     }
 }
 

@@ -95,9 +95,7 @@ struct State {
 
 // An update that waits, or was given and is kept until the next call.
 struct Node {
-    explicit Node(uint32_t what) : what(what) {}
-
-    uint32_t what;
+    uint32_t what = BP_VALUE;
     uint32_t changed = 0;
     uint64_t squashed = 0; // overwritten updates of this PV just before this one
     State state;
@@ -127,8 +125,10 @@ class Queue {
     Queue(const Queue &) = delete;
     Queue &operator=(const Queue &) = delete;
 
-    // From any thread.
-    void push(Line &line, std::unique_ptr<Node> node);
+    // From any thread. A PV that overwrote updates elsewhere says how many in `squashed`.
+    void push(Line &line, uint32_t what, const State &state, uint32_t changed = 0, uint64_t squashed = 0);
+    // What only says something about the channel.
+    void push(Line &line, uint32_t what, const std::string &text = std::string());
     void server_squashed(Line &line, uint64_t times);
 
     int descriptor() const { return descriptor_; }
@@ -140,6 +140,7 @@ class Queue {
     void link(Line &line, Node *node);
     void unlink_first(Line &line);
     void unlink(Node *node);
+    void forget(Node *node);
     void overwrite(Line &line, Node *newest);
     void signal();
     void reset();
@@ -151,6 +152,7 @@ class Queue {
     Node *head_ = nullptr, *tail_ = nullptr;
     uint64_t bytes_ = 0;
     bool signalled_ = false;
+    std::vector<Node *> spare_; // for the next updates
     std::vector<Node *> given_; // only of the thread that polls
 };
 
