@@ -40,6 +40,10 @@ def programs(tmp_path_factory) -> Path:
     writer = ROOT / "target" / "release" / "beamport-nexus"
     if writer.is_file():
         shutil.copy2(writer, folder)
+    # The library of EPICS lies beside `target/release`, not beside the copy.
+    library = ROOT / "target" / "lib" / "beamport" / "libbeamport_epics.so"
+    if library.is_file():
+        os.environ.setdefault("BEAMPORT_EPICS", str(library))
     return folder
 
 

@@ -77,3 +77,12 @@ def test_the_files_of_the_kafka_pages_are_good_and_show_no_secret(lab):
         if "KAFKA_PASSWORD" in text:
             wrong = lab.run("check", lab.file, status=2)
             assert b"it is a secret" in wrong.stderr and b"hunter2" not in wrong.stderr
+
+
+def test_pvs_are_read(terminal, tmp_path):  # noqa: F811
+    text = (ROOT / "docs" / "how-to" / "connect-epics.md").read_text()
+    assert [language for language, _ in blocks(text)] == ["sh"]
+    status, out, err = terminal(script(text))
+    assert status == 0, err
+    assert "lab.toml: good: 1 source" in out and "lost" in out
+    assert "TEMPERATURE" in out and "value=" in out

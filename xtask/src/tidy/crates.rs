@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::ErrorKind;
 use std::path::Path;
 
 const MAP: &str = "ARCHITECTURE.md";
@@ -71,8 +70,6 @@ fn real(root: &Path, complaints: &mut Vec<String>) -> BTreeMap<String, Needs> {
             Ok(text) => {
                 real.insert(name.clone(), needs(&text, &names));
             }
-            // No crate yet: what cargo needs, cargo asks for.
-            Err(e) if e.kind() == ErrorKind::NotFound => {}
             Err(e) => complaints.push(format!("{path}: {e}")),
         }
         let src = root.join("crates").join(name).join("src");

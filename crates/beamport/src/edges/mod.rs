@@ -31,6 +31,8 @@ impl Registry {
         none.source(&sim::SOURCE)
             .source(&replay::SOURCE)
             .source(&kafka::SOURCE)
+            .source(&epics::PVA)
+            .source(&epics::CA)
             .sink(&nexus::SINK)
             .sink(&files::SINK)
             .sink(&kafka::SINK)

@@ -109,6 +109,7 @@ fn examine(asked: &Doctor, registry: &Registry, out: &mut dyn Write) -> Answer {
     findings.push(clock());
     findings.push(nexus());
     findings.push(kafka());
+    findings.push(epics());
     findings.extend(instrument.as_ref().map(others).unwrap_or_default());
     findings.extend(left_over());
     findings.extend(data.as_ref().map(streams).unwrap_or_default());
@@ -460,6 +461,18 @@ fn kafka() -> Finding {
         None => "not in this program, which refuses `kind = \"kafka\"`".to_owned(),
     };
     Finding::new("Kafka", Verdict::Ok, found)
+}
+
+/// The libraries of EPICS that are loaded.
+fn epics() -> Finding {
+    match epics::version() {
+        Ok(version) => Finding::new("EPICS", Verdict::Ok, version),
+        Err(fault) => {
+            let found =
+                format!("not in this program, which refuses `kind = \"pva\"` and `kind = \"ca\"`: {}", fault.cause);
+            Finding::new("EPICS", Verdict::Ok, found)
+        }
+    }
 }
 
 /// Whether the systems answer that sources read from and live sinks send to.

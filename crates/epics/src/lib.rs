@@ -1,0 +1,28 @@
+//! EPICS process variables as sources: `kind = "pva"` and `kind = "ca"`.
+//!
+//! Constraints: no thread of its own. PVXS and libca, in a library that is loaded when a source wants it
+//! (`library.rs`), receive updates on their threads and signal a descriptor; a step takes them in batches and makes
+//! messages of them. An origin is a PV; the crate numbers its messages, but for frames, which have their own numbers.
+//!
+//! Failure behaviour: a missing library is a mistake in `check` and a fault at the start. A PV that nobody serves, an
+//! IOC that dies, a server that refuses: messages `ep01`, figures in the status, and nothing else; the client libraries
+//! reconnect. What the client's queue overwrote is a gap of exactly so many numbers.
+
+mod channel;
+mod command;
+mod entry;
+mod fake;
+mod library;
+mod limits;
+mod links;
+mod message;
+mod origin;
+mod pending;
+mod pvs;
+mod section;
+mod source;
+mod state;
+mod value;
+
+pub use library::version;
+pub use section::{CA, PVA};

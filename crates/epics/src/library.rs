@@ -1,0 +1,476 @@
+//! The library `libbeamport_epics.so`: loaded at run time, and its C interface as safe types. Numbers of kinds and bits
+//! are those of `shim/beamport_epics.h`.
+//!
+//! All `unsafe` of the crate is here. What makes it sound: the library is never unloaded; it keeps no pointer that it
+//! was given; what an update points to lives until the next `bp_poll` or `bp_close` of its client, which both borrow
+//! the client mutably while updates borrow it.
+
+use crate::limits::{ABI, ERROR_BYTES, FILE, NAMED_MAX, QUEUE_BYTES, VARIABLE};
+use crate::value::{Elements, Form, Frame, Kind, Named, Update, What};
+use flow::Fault;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::ptr;
+use std::sync::OnceLock;
+use wire::DType;
+
+#[repr(C)]
+struct RawSettings {
+    protocol: u32,
+    addresses: *const c_char,
+    name_servers: *const c_char,
+    queue_bytes: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct RawElements {
+    kind: u32,
+    reserved: u32,
+    count: u64,
+    data: *const c_void,
+    bytes: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct RawText {
+    data: *const c_char,
+    bytes: u64,
+}
+
+/// A column of a table or an attribute of an image, as the library gives it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct RawNamed {
+    name: RawText,
+    description: RawText,
+    source: RawText,
+    values: RawElements,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct RawUpdate {
+    id: u64,
+    what: u32,
+    form: u32,
+    count: u64,
+    seconds: i64,
+    nanoseconds: u32,
+    user_tag: i32,
+    changed: u32,
+    severity: i16,
+    status: i16,
+    text: RawText,
+    alarm: RawText,
+    units: RawText,
+    type_id: RawText,
+    value: RawElements,
+    columns_count: u64,
+    columns: *const RawNamed,
+    dims_count: u64,
+    dims: *const u64,
+    unique_id: i32,
+    has_unique_id: i32,
+    data_seconds: i64,
+    data_nanoseconds: u32,
+    reserved: u32,
+    codec: RawText,
+    uncompressed: u64,
+    codec_type: u32,
+    reserved2: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct RawCounts {
+    updates: u64,
+    client_squash: u64,
+    server_squash: u64,
+    waiting: u64,
+}
+
+type RawClient = c_void;
+
+/// The functions of the library.
+struct Functions {
+    version: unsafe extern "C" fn() -> *const c_char,
+    open: unsafe extern "C" fn(*const RawSettings, *mut c_char, usize) -> *mut RawClient,
+    close: unsafe extern "C" fn(*mut RawClient),
+    descriptor: unsafe extern "C" fn(*const RawClient) -> c_int,
+    add: unsafe extern "C" fn(*mut RawClient, u64, *const c_char, u32, c_int, *mut c_char, usize) -> c_int,
+    remove: unsafe extern "C" fn(*mut RawClient, u64),
+    poll: unsafe extern "C" fn(*mut RawClient, *mut RawUpdate, usize) -> usize,
+    counted: unsafe extern "C" fn(*const RawClient, u64, *mut RawCounts) -> c_int,
+}
+
+static LIBRARY: OnceLock<Result<Functions, String>> = OnceLock::new();
+
+/// Where the library is looked for: where the variable says, else beside the folder of the program, as librdkafka is.
+fn path() -> Result<PathBuf, String> {
+    if let Some(path) = std::env::var_os(VARIABLE) {
+        return Ok(path.into());
+    }
+    let program = std::env::current_exe().map_err(|e| format!("the path of the program is unknown: {e}"))?;
+    let folder = program.parent().and_then(|bin| bin.parent()).map(|folder| folder.join("lib/beamport").join(FILE));
+    folder.ok_or_else(|| "the program has no folder above its own".to_owned())
+}
+
+/// What the loader says of its newest failure.
+fn loader_error() -> String {
+    // SAFETY: it returns null or a text that ends with NUL and stays until the next call of the loader in this thread.
+    let text = unsafe { libc::dlerror() };
+    if text.is_null() {
+        return "the loader gives no reason".to_owned();
+    }
+    // SAFETY: as above.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+fn load() -> Result<Functions, String> {
+    let path = path()?;
+    if !path.exists() {
+        return Err(format!("no file `{}`", path.display()));
+    }
+    let name = CString::new(path.as_os_str().as_bytes()).map_err(|e| e.to_string())?;
+    // SAFETY: loads the library that belongs to this program; its initialisers are those of PVXS and libca.
+    let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    if handle.is_null() {
+        return Err(loader_error());
+    }
+    let symbol = |name: &CStr| {
+        // SAFETY: the handle is open and stays so, the name ends with NUL.
+        let address = unsafe { libc::dlsym(handle, name.as_ptr()) };
+        if address.is_null() { Err(loader_error()) } else { Ok(address) }
+    };
+    // SAFETY: the function of this name has this type in the header, in each version of the interface.
+    let abi = unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> u32>(symbol(c"bp_abi")?)() };
+    if abi != ABI {
+        return Err(format!("`{}` has version {abi} of the interface, this program {ABI}", path.display()));
+    }
+    // SAFETY: with this version of the interface the functions of these names have the types of the fields.
+    unsafe {
+        Ok(Functions {
+            version: std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> *const c_char>(symbol(
+                c"bp_version",
+            )?),
+            open: std::mem::transmute::<
+                *mut c_void,
+                unsafe extern "C" fn(*const RawSettings, *mut c_char, usize) -> *mut RawClient,
+            >(symbol(c"bp_open")?),
+            close: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut RawClient)>(symbol(c"bp_close")?),
+            descriptor: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*const RawClient) -> c_int>(symbol(
+                c"bp_descriptor",
+            )?),
+            add: std::mem::transmute::<
+                *mut c_void,
+                unsafe extern "C" fn(*mut RawClient, u64, *const c_char, u32, c_int, *mut c_char, usize) -> c_int,
+            >(symbol(c"bp_add")?),
+            remove: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut RawClient, u64)>(symbol(
+                c"bp_remove",
+            )?),
+            poll: std::mem::transmute::<
+                *mut c_void,
+                unsafe extern "C" fn(*mut RawClient, *mut RawUpdate, usize) -> usize,
+            >(symbol(c"bp_poll")?),
+            counted: std::mem::transmute::<
+                *mut c_void,
+                unsafe extern "C" fn(*const RawClient, u64, *mut RawCounts) -> c_int,
+            >(symbol(c"bp_counted")?),
+        })
+    }
+}
+
+fn library() -> Result<&'static Functions, Fault> {
+    LIBRARY.get_or_init(load).as_ref().map_err(|cause| {
+        Fault::new("the EPICS libraries cannot be loaded", cause)
+            .hint("`pip install .` builds them where there are wheels of `pvxslibs`; `fake:` PVs need none")
+    })
+}
+
+/// The version of the EPICS libraries; a fault where they cannot be loaded.
+pub fn version() -> Result<String, Fault> {
+    let library = library()?;
+    // SAFETY: the function returns a text that ends with NUL and stays.
+    Ok(unsafe { CStr::from_ptr((library.version)()) }.to_string_lossy().into_owned())
+}
+
+/// Columns of a table, or attributes of an image.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Columns<'a> {
+    raw: &'a [RawNamed],
+    /// Those of tests.
+    #[cfg(test)]
+    pub(crate) own: &'a [Named<'a>],
+}
+
+impl std::fmt::Debug for Columns<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl<'a> Columns<'a> {
+    /// The first of them, as many as are read.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Named<'a>> + use<'a> {
+        let raw = self.raw.iter().map(named);
+        #[cfg(test)]
+        let raw = raw.chain(self.own.iter().copied());
+        raw.take(NAMED_MAX)
+    }
+}
+
+fn named(raw: &RawNamed) -> Named<'_> {
+    Named {
+        name: text(&raw.name),
+        description: text(&raw.description),
+        source: text(&raw.source),
+        values: elements(&raw.values),
+    }
+}
+
+/// A slice of what an update points to.
+fn slice<T>(owner: &T, data: *const c_void, bytes: u64) -> &[u8] {
+    let _ = owner;
+    if data.is_null() || bytes == 0 {
+        return &[];
+    }
+    // SAFETY: the library gives `bytes` readable bytes at `data`, which live as long as the update that `owner` is part
+    // of: until the next poll, for which the client must not be borrowed.
+    unsafe { std::slice::from_raw_parts(data.cast(), bytes as usize) }
+}
+
+fn text(raw: &RawText) -> &[u8] {
+    slice(raw, raw.data.cast(), raw.bytes)
+}
+
+fn kind(raw: u32) -> Kind {
+    match raw {
+        1 => Kind::Number(DType::Int8),
+        2 => Kind::Number(DType::Int16),
+        3 => Kind::Number(DType::Int32),
+        4 => Kind::Number(DType::Int64),
+        5 => Kind::Number(DType::UInt8),
+        6 => Kind::Number(DType::UInt16),
+        7 => Kind::Number(DType::UInt32),
+        8 => Kind::Number(DType::UInt64),
+        9 => Kind::Number(DType::Float32),
+        10 => Kind::Number(DType::Float64),
+        11 => Kind::Text,
+        _ => Kind::None,
+    }
+}
+
+fn elements(raw: &RawElements) -> Elements<'_> {
+    Elements { kind: kind(raw.kind), count: raw.count as usize, bytes: slice(raw, raw.data, raw.bytes) }
+}
+
+/// Nanoseconds since 1970 of a time from outside.
+fn nanoseconds(seconds: i64, nanoseconds: u32) -> i64 {
+    seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds.into())
+}
+
+/// `is_ca`: it came by Channel Access.
+fn update(raw: &RawUpdate, is_ca: bool) -> Update<'_> {
+    // A structure of no normative type may have no time stamp; one at 0 of others was never set.
+    let is_stamped = is_ca || text(&raw.type_id).starts_with(b"epics:nt/");
+    let has_time = raw.seconds != 0 || raw.nanoseconds != 0 || is_stamped;
+    let columns = match raw.columns.is_null() || raw.columns_count == 0 {
+        true => &[][..],
+        // SAFETY: as in `slice`: so many structures, for as long as the update.
+        false => unsafe { std::slice::from_raw_parts(raw.columns, raw.columns_count as usize) },
+    };
+    let dims = match raw.dims.is_null() || raw.dims_count == 0 {
+        true => &[][..],
+        // SAFETY: as in `slice`: so many numbers, for as long as the update.
+        false => unsafe { std::slice::from_raw_parts(raw.dims, raw.dims_count as usize) },
+    };
+    Update {
+        id: raw.id,
+        what: match raw.what {
+            0 => What::Connected,
+            1 => What::Disconnected,
+            2 => What::Value,
+            4 => What::Squashed,
+            5 => What::Finished,
+            _ => What::Refused,
+        },
+        form: match raw.form {
+            0 => Form::Scalar,
+            1 => Form::Array,
+            2 => Form::Enum,
+            3 => Form::Table,
+            4 => Form::Image,
+            _ => Form::Other,
+        },
+        count: raw.count,
+        time: has_time.then(|| nanoseconds(raw.seconds, raw.nanoseconds)),
+        has_value: raw.changed & 1 != 0,
+        has_alarm: raw.changed & 2 != 0,
+        has_units: raw.changed & 8 != 0,
+        severity: raw.severity,
+        text: text(&raw.text),
+        alarm: text(&raw.alarm),
+        units: text(&raw.units),
+        value: elements(&raw.value),
+        columns: Columns {
+            raw: columns,
+            #[cfg(test)]
+            own: &[],
+        },
+        frame: Frame {
+            dims,
+            unique_id: (raw.has_unique_id != 0).then_some(raw.unique_id),
+            data_time: nanoseconds(raw.data_seconds, raw.data_nanoseconds),
+            codec: text(&raw.codec),
+            uncompressed: raw.uncompressed,
+            codec_type: match kind(raw.codec_type) {
+                Kind::Number(dtype) => Some(dtype),
+                _ => None,
+            },
+        },
+    }
+}
+
+/// Which protocol a client speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Speaks {
+    Pva = 0,
+    Ca = 1,
+}
+
+/// A client of one protocol, with the updates that it has given.
+pub(crate) struct Client {
+    functions: &'static Functions,
+    raw: *mut RawClient,
+    is_ca: bool,
+    updates: Vec<RawUpdate>,
+    /// The first that was not taken.
+    at: usize,
+}
+
+// SAFETY: the interface asks that its functions are called from one thread at a time, which `&mut self` and a client
+// without `Sync` see to; it ties no client to a thread.
+unsafe impl Send for Client {}
+
+fn message(error: &[c_char; ERROR_BYTES]) -> String {
+    let bytes: Vec<u8> = error.iter().take_while(|c| **c != 0).map(|c| *c as u8).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn c_string(text: &str) -> Result<CString, String> {
+    CString::new(text).map_err(|_| "it contains a NUL".to_owned())
+}
+
+impl Client {
+    /// Opens a client; without addresses and name servers it has those of the EPICS environment.
+    pub(crate) fn open(speaks: Speaks, addresses: Option<&str>, servers: Option<&str>) -> Result<Self, Fault> {
+        let functions = library()?;
+        let fault = |cause: String| Fault::new("an EPICS client cannot be opened", cause);
+        let addresses = addresses.map(c_string).transpose().map_err(fault)?;
+        let servers = servers.map(c_string).transpose().map_err(fault)?;
+        let settings = RawSettings {
+            protocol: speaks as u32,
+            addresses: addresses.as_ref().map_or(ptr::null(), |text| text.as_ptr()),
+            name_servers: servers.as_ref().map_or(ptr::null(), |text| text.as_ptr()),
+            queue_bytes: QUEUE_BYTES,
+        };
+        let mut error = [0; ERROR_BYTES];
+        // SAFETY: settings and its texts outlive the call, `error` has room for as many bytes as are named.
+        let raw = unsafe { (functions.open)(&settings, error.as_mut_ptr(), error.len()) };
+        if raw.is_null() {
+            return Err(fault(message(&error)));
+        }
+        Ok(Self { functions, raw, is_ca: speaks == Speaks::Ca, updates: Vec::new(), at: 0 })
+    }
+
+    pub(crate) fn descriptor(&self) -> RawFd {
+        // SAFETY: the client is open.
+        unsafe { (self.functions.descriptor)(self.raw) }
+    }
+
+    /// Subscribes to a PV.
+    pub(crate) fn add(&mut self, id: u64, pv: &str, queue: u32, pipeline: bool) -> Result<(), String> {
+        let pv = c_string(pv)?;
+        let mut error = [0; ERROR_BYTES];
+        // SAFETY: the client is open, the text ends with NUL, `error` has room for as many bytes as are named.
+        let failed = unsafe {
+            (self.functions.add)(self.raw, id, pv.as_ptr(), queue, pipeline.into(), error.as_mut_ptr(), error.len())
+        };
+        if failed == 0 { Ok(()) } else { Err(message(&error)) }
+    }
+
+    /// Ends a subscription. Updates of it that were polled already are still there.
+    pub(crate) fn remove(&mut self, id: u64) {
+        // SAFETY: the client is open.
+        unsafe { (self.functions.remove)(self.raw, id) }
+    }
+
+    /// Asks for the next updates, at most so many; only after all of the last ones were taken.
+    pub(crate) fn poll(&mut self, most: usize) -> usize {
+        self.at = 0;
+        self.updates.clear();
+        self.updates.reserve(most);
+        // SAFETY: the client is open, and there is room for `most` updates.
+        let count = unsafe { (self.functions.poll)(self.raw, self.updates.as_mut_ptr(), most) };
+        // SAFETY: the library has written so many, and no more than there is room for.
+        unsafe { self.updates.set_len(count.min(most)) };
+        self.updates.len()
+    }
+
+    /// The first update that was not taken.
+    pub(crate) fn front(&self) -> Option<Update<'_>> {
+        self.updates.get(self.at).map(|raw| update(raw, self.is_ca))
+    }
+
+    /// Takes it.
+    pub(crate) fn pop(&mut self) {
+        self.at += 1;
+    }
+
+    /// How often the server has reported that it overwrote updates of a PV.
+    pub(crate) fn server_squash(&self, id: u64) -> u64 {
+        let mut counts = RawCounts::default();
+        // SAFETY: the client is open, and `counts` outlives the call.
+        let known = unsafe { (self.functions.counted)(self.raw, id, &mut counts) };
+        if known == 0 { 0 } else { counts.server_squash }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // SAFETY: the client is open, and nothing uses it afterwards.
+        unsafe { (self.functions.close)(self.raw) }
+    }
+}
+
+/// One descriptor for several: readable when one of them is.
+pub(crate) struct Several(OwnedFd);
+
+impl Several {
+    pub(crate) fn new() -> io::Result<Self> {
+        // SAFETY: a system call without pointers.
+        let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        if epoll < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: it is open, and nobody else's.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(epoll) }))
+    }
+
+    /// Adds a descriptor, which leaves by being closed.
+    pub(crate) fn add(&self, descriptor: RawFd) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+        // SAFETY: both are open, and the event outlives the call.
+        let failed = unsafe { libc::epoll_ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_ADD, descriptor, &mut event) };
+        if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}

@@ -1,0 +1,85 @@
+//! Every bound of this crate, each with its reason.
+
+/// PVs of one source: ten times the largest instrument, and 100 MB of memory.
+pub(crate) const PVS_MAX: usize = 100_000;
+
+/// Bytes of a PV's name; EPICS records have 60 characters, pvAccess has no bound. An origin has 1,024 bytes.
+pub(crate) const PV_BYTES_MAX: usize = 500;
+
+/// Bytes of a topic's name, as Kafka has it.
+pub(crate) const TOPIC_BYTES_MAX: usize = 249;
+
+/// Bytes of a list of PVs.
+pub(crate) const FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// Updates that a client keeps of one PV, at most.
+pub(crate) const QUEUE_MAX: i64 = 100_000;
+
+/// Bytes of updates of a client that wait for the source: half a second of the fastest cameras.
+pub(crate) const QUEUE_BYTES: u64 = 256 << 20;
+
+/// Updates that one call takes from a client.
+pub(crate) const BATCH_UPDATES: usize = 512;
+
+/// Updates after which a step ends: each takes about 1 us, so that a source can share its thread.
+pub(crate) const STEP_UPDATES: usize = 1024;
+
+/// Bytes of values after which a step ends: copying and checking them takes less than a millisecond.
+pub(crate) const STEP_BYTES: usize = 2 << 20;
+
+/// Pause between two looks at connections, repeats and simulated PVs, ns; updates wake the source before.
+pub(crate) const LOOK_PAUSE: i64 = 1_000_000_000;
+
+/// Rest of a source for whose message the stream has no room, ns: a reader that moves on wakes it.
+pub(crate) const FULL_REST: i64 = 1_000_000;
+
+/// How long a connection waits for a value before it is reported without one, ns: most connect within a second.
+pub(crate) const CONNECT_PATIENCE: i64 = 2_000_000_000;
+
+/// Updates with an older time are skipped: 365.25 days, as the ESS forwarder has it, ns.
+pub(crate) const AGE_MAX: i64 = 31_557_600_000_000_000;
+
+/// Updates with a time further after now are skipped: ten minutes, ns.
+pub(crate) const AHEAD_MAX: i64 = 600_000_000_000;
+
+/// Shortest pause of repeats.
+pub(crate) const REPEAT_MIN: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// Bytes of a message that is kept to be sent again: an array of 8,000 numbers.
+pub(crate) const REPEAT_BYTES_MAX: usize = 64 << 10;
+
+/// Streams in the status.
+pub(crate) const STATUS_STREAMS_MAX: usize = 10_000;
+
+/// PVs that have been disconnected for longest, in the status.
+pub(crate) const STATUS_DISCONNECTED: usize = 10;
+
+/// Bytes of state that a source gives to its book each second on average: a list of 100,000 PVs is 10 MB.
+pub(crate) const STATE_BYTES_PER_SECOND: i64 = 200_000;
+
+/// Lives of a camera whose numbers fall: a device that draws its numbers would fill the table of origins.
+pub(crate) const LIVES_MAX: u32 = 1000;
+
+/// Room for the text of an error of the library.
+pub(crate) const ERROR_BYTES: usize = 512;
+
+/// Attributes of a frame, and columns of a table, that are read.
+pub(crate) const NAMED_MAX: usize = 1000;
+
+/// Memory for messages that wait, which is kept once they are gone.
+pub(crate) const PENDING_BYTES_KEPT: usize = 1 << 20;
+
+/// PVs that one step looks at: their connections and repeats take a millisecond.
+pub(crate) const LOOK_PVS: usize = 10_000;
+
+/// Messages for removed PVs that wait for a step; more are not sent.
+pub(crate) const REMOVED_MAX: usize = 100_000;
+
+/// The library with the C++ part of this crate.
+pub(crate) const FILE: &str = "libbeamport_epics.so";
+
+/// Environment variable with its path, for development.
+pub(crate) const VARIABLE: &str = "BEAMPORT_EPICS";
+
+/// The version of its interface that this crate calls: `BP_ABI` in its header.
+pub(crate) const ABI: u32 = 1;

@@ -1,0 +1,340 @@
+//! From an update of a PV to the bytes of a message.
+
+use crate::entry::Schema;
+use crate::value::{Elements, Form, Kind, Named, Update, text};
+use std::borrow::Cow;
+use wire::ad00::{Ad00, Attribute, Head};
+use wire::al00::{self, Al00, Severity};
+use wire::ep01::{self, ConnectionInfo, Ep01};
+use wire::f142::{self, AlarmSeverity, AlarmStatus, F142};
+use wire::f144::{self, F144};
+use wire::se00::{self, Location, Se00};
+use wire::senv::{self, Senv};
+use wire::tdct::{self, Tdct};
+use wire::un00::{self, Un00};
+use wire::{Array, DType, Error, List, Numbers, Scalar};
+
+/// What an update of a value became.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Made<'u> {
+    /// The message in [`Maker::bytes`].
+    Message { schema: [u8; 4], time: i64 },
+    /// The frame whose head is [`Maker::head`].
+    Frame { pixels: &'u [u8] },
+    /// It is empty.
+    Nothing,
+    /// The schema cannot hold it, for this reason.
+    Unfit(&'static str),
+}
+
+/// Memory for messages, used again and again.
+#[derive(Default)]
+pub(crate) struct Maker {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) head: Head,
+    times: Vec<i64>,
+    counts: Vec<u64>,
+    dims: Vec<i64>,
+}
+
+/// The schema that the values of an update become.
+pub(crate) fn schema_of(schema: Schema, update: &Update<'_>) -> Schema {
+    match (schema, update.form) {
+        (Schema::Auto, Form::Table) => Schema::Se00,
+        (Schema::Auto, Form::Image) => Schema::Ad00,
+        (Schema::Auto, Form::Other) => Schema::Bppv,
+        (Schema::Auto, _) if update.value.kind == Kind::Text => Schema::F142,
+        (Schema::Auto, _) => Schema::F144,
+        (schema, _) => schema,
+    }
+}
+
+const TYPE: &str = "the schema cannot hold its type";
+
+fn numbers<'a>(elements: &Elements<'a>) -> Option<Numbers<'a>> {
+    match elements.kind {
+        Kind::Number(dtype) => Numbers::new(dtype, elements.bytes),
+        _ => None,
+    }
+}
+
+/// The value as a number or as numbers.
+fn value_of<'a>(update: &Update<'a>) -> Option<f144::Value<'a>> {
+    let numbers = numbers(&update.value)?;
+    match update.form {
+        Form::Array => Some(f144::Value::Array(numbers)),
+        Form::Scalar | Form::Enum => numbers.get(0).map(f144::Value::Scalar),
+        _ => None,
+    }
+}
+
+/// A whole number; `None` for what is none.
+fn whole(scalar: Scalar) -> Option<i64> {
+    Some(match scalar {
+        Scalar::Int8(n) => n.into(),
+        Scalar::Int16(n) => n.into(),
+        Scalar::Int32(n) => n.into(),
+        Scalar::Int64(n) => n,
+        Scalar::UInt8(n) => n.into(),
+        Scalar::UInt16(n) => n.into(),
+        Scalar::UInt32(n) => n.into(),
+        Scalar::UInt64(n) => i64::try_from(n).ok()?,
+        Scalar::Float32(n) if n.is_finite() => n as i64,
+        Scalar::Float64(n) if n.is_finite() => n as i64,
+        Scalar::Float32(_) | Scalar::Float64(_) => return None,
+    })
+}
+
+impl Maker {
+    /// Makes the message of a value. `time`: of the PV; `number`: of the message.
+    pub(crate) fn value<'u>(
+        &mut self,
+        pv: &str,
+        schema: Schema,
+        update: &Update<'u>,
+        time: i64,
+        number: u64,
+    ) -> Made<'u> {
+        let made = match schema_of(schema, update) {
+            Schema::F144 => self.f144(pv, update, time),
+            Schema::F142 => self.f142(pv, update, time),
+            Schema::Se00 => self.table(pv, update, number, true),
+            Schema::Senv => self.table(pv, update, number, false),
+            Schema::Tdct => self.tdct(pv, update, time, number),
+            Schema::Ad00 => self.ad00(pv, update, time, number),
+            Schema::Bppv => Ok(Made::Unfit(TYPE)),
+            Schema::None | Schema::Auto => Ok(Made::Nothing),
+        };
+        made.unwrap_or(Made::Unfit(TYPE))
+    }
+
+    fn f144<'u>(&mut self, pv: &str, update: &Update<'u>, time: i64) -> Result<Made<'u>, Error> {
+        let Some(value) = value_of(update) else { return Ok(Made::Unfit(TYPE)) };
+        f144::write(&mut self.bytes, &F144 { source_name: pv, timestamp: time, value })?;
+        Ok(Made::Message { schema: f144::ID, time })
+    }
+
+    fn f142<'u>(&mut self, pv: &str, update: &Update<'u>, time: i64) -> Result<Made<'u>, Error> {
+        let texts: Vec<Cow<'_, str>>;
+        let list: Vec<&str>;
+        let value = match (value_of(update), update.value.kind, update.form) {
+            (Some(value), ..) => f142::Value::Number(value),
+            (None, Kind::Text, form) => {
+                texts = update.value.texts().collect();
+                list = texts.iter().map(|text| &**text).collect();
+                match form {
+                    Form::Array => f142::Value::Texts(List::Borrowed(&list)),
+                    _ => f142::Value::Text(list.first().unwrap_or(&"")),
+                }
+            }
+            _ => return Ok(Made::Unfit(TYPE)),
+        };
+        let (status, severity) = match update.has_alarm {
+            true => old_alarm(update),
+            false => (AlarmStatus::NoChange, AlarmSeverity::NoChange),
+        };
+        let timestamp = u64::try_from(time).unwrap_or(0);
+        f142::write(&mut self.bytes, &F142 { source_name: pv, value, timestamp, status, severity })?;
+        Ok(Made::Message { schema: f142::ID, time })
+    }
+
+    /// A table with the columns `value` and `timestamp`, whose first time is that of the message.
+    fn table<'u>(&mut self, pv: &str, update: &Update<'u>, number: u64, is_new: bool) -> Result<Made<'u>, Error> {
+        let column = |name: &[u8]| update.columns.iter().find(|column| column.name == name);
+        let (Some(values), Some(times)) = (column(b"value"), column(b"timestamp")) else {
+            return Ok(Made::Unfit("it is not a table with the columns `value` and `timestamp`"));
+        };
+        let (Some(values), Some(times)) = (numbers(&values.values), numbers(&times.values)) else {
+            return Ok(Made::Unfit(TYPE));
+        };
+        self.times.clear();
+        for time in times.iter() {
+            let Some(time) = whole(time) else { return Ok(Made::Unfit(TYPE)) };
+            self.times.push(time);
+        }
+        let Some(&time) = self.times.first() else { return Ok(Made::Nothing) };
+        let time_delta = self.times.get(1).map_or(0.0, |second| second.saturating_sub(time) as f64);
+        let timestamp_location = Location::Unknown;
+        if is_new {
+            let message = Se00 {
+                name: pv,
+                channel: 0,
+                packet_timestamp: time,
+                time_delta,
+                timestamp_location,
+                values,
+                timestamps: Some(Array::from(&self.times)),
+                message_counter: number as i64,
+            };
+            se00::write(&mut self.bytes, &message)?;
+            return Ok(Made::Message { schema: se00::ID, time });
+        }
+        self.counts.clear();
+        self.counts.extend(self.times.iter().map(|time| u64::try_from(*time).unwrap_or(0)));
+        let message = Senv {
+            name: pv,
+            channel: 0,
+            packet_timestamp: u64::try_from(time).unwrap_or(0),
+            time_delta,
+            timestamp_location,
+            values,
+            timestamps: Some(Array::from(&self.counts)),
+            message_counter: number,
+        };
+        senv::write(&mut self.bytes, &message)?;
+        Ok(Made::Message { schema: senv::ID, time })
+    }
+
+    /// Times after that of the PV.
+    fn tdct<'u>(&mut self, pv: &str, update: &Update<'u>, time: i64, number: u64) -> Result<Made<'u>, Error> {
+        let is_list = matches!(update.form, Form::Scalar | Form::Array);
+        let Some(after) = numbers(&update.value).filter(|_| is_list) else { return Ok(Made::Unfit(TYPE)) };
+        self.counts.clear();
+        for one in after.iter() {
+            let Some(one) = whole(one) else { return Ok(Made::Unfit(TYPE)) };
+            self.counts.push(u64::try_from(time.saturating_add(one)).unwrap_or(0));
+        }
+        if self.counts.is_empty() {
+            return Ok(Made::Nothing);
+        }
+        let timestamps = Array::from(&self.counts);
+        tdct::write(&mut self.bytes, &Tdct { name: pv, timestamps, sequence_counter: number })?;
+        Ok(Made::Message { schema: tdct::ID, time })
+    }
+
+    /// The head of a frame. With a codec its pixels are bytes in one dimension, and attributes say what they were.
+    fn ad00<'u>(&mut self, pv: &str, update: &Update<'u>, time: i64, number: u64) -> Result<Made<'u>, Error> {
+        if update.form != Form::Image {
+            return Ok(Made::Unfit(TYPE));
+        }
+        let frame = &update.frame;
+        if update.value.bytes.is_empty() {
+            return Ok(Made::Nothing);
+        }
+        let sizes = frame.dims.iter().rev().map(|size| i64::try_from(*size).unwrap_or(i64::MAX));
+        let sizes: Vec<i64> = sizes.collect();
+        self.dims.clear();
+        let is_packed = !frame.codec.is_empty();
+        let data = match is_packed {
+            true => Numbers::new(DType::UInt8, update.value.bytes),
+            false => numbers(&update.value),
+        };
+        let Some(data) = data else { return Ok(Made::Unfit(TYPE)) };
+        if is_packed {
+            self.dims.push(data.len() as i64);
+        } else {
+            self.dims.extend_from_slice(&sizes);
+        }
+        let owned: Vec<Texts<'_>> = update.columns.iter().map(|named| Texts::of(&named)).collect();
+        let mut attributes: Vec<Attribute<'_>> =
+            update.columns.iter().zip(&owned).filter_map(|(named, texts)| texts.attribute(&named)).collect();
+        let own = |name, data| Attribute { name, description: None, source: None, data };
+        let taken = [frame.data_time];
+        if frame.data_time != 0 {
+            attributes.push(own("dataTimeStamp", (&taken).into()));
+        }
+        let codec = text(frame.codec);
+        let bytes = [frame.uncompressed];
+        if is_packed {
+            attributes.push(own("codec", Numbers::text(&codec)));
+            attributes.push(own("codec.type", Numbers::text(frame.codec_type.unwrap_or(DType::UInt8).name())));
+            attributes.push(own("codec.dimensions", (&sizes).into()));
+            attributes.push(own("codec.bytes", (&bytes).into()));
+        }
+        let message = Ad00 {
+            source_name: pv,
+            id: frame.unique_id.unwrap_or(number as i32),
+            timestamp: time,
+            dimensions: (&self.dims).into(),
+            data,
+            attributes: List::Borrowed(&attributes),
+        };
+        self.head.write(&message)?;
+        Ok(Made::Frame { pixels: update.value.bytes })
+    }
+
+    /// The alarm of a PV.
+    pub(crate) fn alarm(&mut self, pv: &str, time: i64, severity: i16, message: &[u8]) -> Result<[u8; 4], Error> {
+        let severity = match severity {
+            0 => Severity::Ok,
+            1 => Severity::Minor,
+            2 => Severity::Major,
+            _ => Severity::Invalid,
+        };
+        let alarm = Al00 { source_name: pv, timestamp: time, severity, message: &text(message) };
+        al00::write(&mut self.bytes, &alarm).map(|()| al00::ID)
+    }
+
+    /// The connection of a PV.
+    pub(crate) fn connection(&mut self, pv: &str, time: i64, status: ConnectionInfo) -> Result<[u8; 4], Error> {
+        let connection = Ep01 { timestamp: time, status, source_name: pv, service_id: None };
+        ep01::write(&mut self.bytes, &connection).map(|()| ep01::ID)
+    }
+
+    /// The units of a PV.
+    pub(crate) fn units(&mut self, pv: &str, time: i64, units: &[u8]) -> Result<[u8; 4], Error> {
+        let units = text(units);
+        let units = Un00 { source_name: pv, timestamp: time, units: Some(&*units).filter(|units| !units.is_empty()) };
+        un00::write(&mut self.bytes, &units).map(|()| un00::ID)
+    }
+}
+
+/// The texts of an attribute, as Rust has them.
+struct Texts<'a> {
+    name: Cow<'a, str>,
+    description: Cow<'a, str>,
+    source: Cow<'a, str>,
+    /// Of an attribute that is text.
+    value: Option<Cow<'a, str>>,
+}
+
+impl<'a> Texts<'a> {
+    fn of(named: &Named<'a>) -> Self {
+        let value = named.values.texts().next();
+        Self { name: text(named.name), description: text(named.description), source: text(named.source), value }
+    }
+
+    /// `None` for one without a value.
+    fn attribute<'t>(&'t self, named: &Named<'t>) -> Option<Attribute<'t>> {
+        let data = match &self.value {
+            Some(text) => Numbers::text(text),
+            None => numbers(&named.values)?,
+        };
+        let some = |text: &'t str| Some(text).filter(|text| !text.is_empty());
+        Some(Attribute { name: &self.name, description: some(&self.description), source: some(&self.source), data })
+    }
+}
+
+/// Severity and status as `f142` has them.
+fn old_alarm(update: &Update<'_>) -> (AlarmStatus, AlarmSeverity) {
+    let severity = match update.severity {
+        0 => return (AlarmStatus::NoAlarm, AlarmSeverity::NoAlarm),
+        1 => AlarmSeverity::Minor,
+        2 => AlarmSeverity::Major,
+        _ => AlarmSeverity::Invalid,
+    };
+    let status = match update.alarm {
+        b"READ" => AlarmStatus::Read,
+        b"WRITE" => AlarmStatus::Write,
+        b"HIHI" => AlarmStatus::HiHi,
+        b"HIGH" => AlarmStatus::High,
+        b"LOLO" => AlarmStatus::LoLo,
+        b"LOW" => AlarmStatus::Low,
+        b"STATE" => AlarmStatus::State,
+        b"COS" => AlarmStatus::Cos,
+        b"COMM" => AlarmStatus::Comm,
+        b"TIMEOUT" => AlarmStatus::Timed,
+        b"HWLIMIT" => AlarmStatus::HwLimit,
+        b"CALC" => AlarmStatus::Calc,
+        b"SCAN" => AlarmStatus::Scan,
+        b"LINK" => AlarmStatus::Link,
+        b"SOFT" => AlarmStatus::Soft,
+        b"BAD_SUB" => AlarmStatus::BadSub,
+        b"DISABLE" => AlarmStatus::Disable,
+        b"SIMM" => AlarmStatus::Simm,
+        b"READ_ACCESS" => AlarmStatus::ReadAccess,
+        b"WRITE_ACCESS" => AlarmStatus::WriteAccess,
+        _ => AlarmStatus::Udf,
+    };
+    (status, severity)
+}

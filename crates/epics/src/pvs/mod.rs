@@ -1,0 +1,462 @@
+//! The PVs of a source: from their updates to messages with numbers.
+//!
+//! An update becomes its messages at once: the connection, the units, the alarm, the value. What the stream has no room
+//! for waits in `pending`, and no update is taken until that is empty.
+
+use crate::channel::{Channel, Fate, Kept, Role};
+use crate::entry::{Entry, Identity, Pattern, Schema};
+use crate::fake::{self, Fakes};
+use crate::limits::{CONNECT_PATIENCE, LOOK_PAUSE, LOOK_PVS, REMOVED_MAX};
+use crate::message::{Made, Maker, schema_of};
+use crate::origin::{Origin, Sign};
+use crate::pending::Pending;
+use crate::section::Plan;
+use crate::state::State;
+use crate::value::{Update, What, text};
+use flow::{Fault, Outlet, Resume, ResumeOrigin};
+use std::collections::{HashMap, HashSet};
+use store::{Meta, SchemaId, flags};
+use wire::ep01::ConnectionInfo;
+
+/// A place for a PV. Its number is the lower half of the id of the subscription.
+#[derive(Default)]
+struct Slot {
+    /// The upper half: updates of a PV that was there before have another one.
+    generation: u32,
+    channel: Option<Channel>,
+}
+
+/// The PVs.
+#[derive(Default)]
+pub(crate) struct Pvs {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    by_identity: HashMap<Identity, u32>,
+    origins: Vec<Origin>,
+    by_origin: HashMap<String, usize>,
+    /// Where the stream stood at the start, by origin.
+    resume: HashMap<String, ResumeOrigin>,
+    /// Origins with frames, of before the start.
+    had_frames: HashSet<String>,
+    /// Times of the newest values of PVs that are not there, by `Identity::key`.
+    times: HashMap<String, i64>,
+    maker: Maker,
+    pub(crate) pending: Pending,
+    fakes: Option<Fakes>,
+    /// Connections of removed PVs that are not sent yet: the origin and the name.
+    removed: Vec<(usize, String)>,
+    /// The next place that is looked at.
+    cursor: usize,
+    /// Values and alarms that came.
+    pub(crate) updates: u64,
+    /// Something changed that the state should soon have.
+    pub(crate) is_urgent: bool,
+}
+
+/// A message and its account.
+struct Message<'p> {
+    origin: usize,
+    number: u64,
+    schema: [u8; 4],
+    time: i64,
+    flags: u16,
+    parts: &'p [&'p [u8]],
+}
+
+/// Gives a message to the stream.
+fn give(
+    origins: &mut [Origin],
+    pending: &mut Pending,
+    message: &Message<'_>,
+    out: &mut dyn Outlet,
+) -> Result<(), Fault> {
+    let meta = Meta {
+        source_time: message.time,
+        origin: origins[message.origin].row(out)?,
+        origin_seq: message.number,
+        schema: SchemaId(message.schema),
+        flags: message.flags,
+    };
+    pending.give(&meta, message.parts, out)
+}
+
+impl Pvs {
+    pub(crate) fn new(resume: &Resume, state: State, now: i64) -> Self {
+        let origins = resume.origins.iter().map(|origin| (origin.name.clone(), origin.clone()));
+        let had_frames = state.frames.iter().cloned().collect();
+        Self {
+            resume: origins.collect(),
+            had_frames,
+            times: state.times,
+            fakes: Some(Fakes::new(now)),
+            ..Self::default()
+        }
+    }
+
+    /// The place of the origin with this name.
+    fn origin(&mut self, name: &str) -> usize {
+        if let Some(at) = self.by_origin.get(name) {
+            return *at;
+        }
+        let is_frames = self.had_frames.contains(name);
+        self.origins.push(Origin::new(name.to_owned(), self.resume.get(name), is_frames));
+        self.by_origin.insert(name.to_owned(), self.origins.len() - 1);
+        self.origins.len() - 1
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_identity.len()
+    }
+
+    pub(crate) fn has(&self, identity: &Identity) -> bool {
+        self.by_identity.contains_key(identity)
+    }
+
+    /// Adds a PV that is not there; the answer is the id for its subscription.
+    pub(crate) fn add(&mut self, entry: Entry, plan: &Plan, now: i64) -> u64 {
+        let identity = entry.identity.clone();
+        let name = identity.origin();
+        let mut channel = Channel::new(entry, plan, now);
+        channel.origin = self.origin(&name);
+        channel.beside = match self.origins[channel.origin].is_frames {
+            true => self.origin(&beside(&name)),
+            false => channel.origin,
+        };
+        let newest = self.resume.get(&name).map(|known| known.last_time);
+        channel.resume(self.times.remove(&identity.key()), newest);
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            self.slots.len() as u32 - 1
+        });
+        let slot = &mut self.slots[at as usize];
+        channel.id = u64::from(slot.generation) << 32 | u64::from(at);
+        if channel.is_fake() {
+            channel.set_link(ConnectionInfo::Connected, now);
+        }
+        let id = channel.id;
+        slot.channel = Some(channel);
+        self.by_identity.insert(identity, at);
+        id
+    }
+
+    /// Removes the PVs that one of the patterns chooses; the answer is their names and ids.
+    pub(crate) fn remove(&mut self, chosen: impl Fn(&Identity) -> bool) -> Vec<(Identity, u64)> {
+        let mut removed = Vec::new();
+        for at in 0..self.slots.len() {
+            let slot = &mut self.slots[at];
+            let Some(channel) = slot.channel.take_if(|channel| chosen(&channel.entry.identity)) else { continue };
+            slot.generation = slot.generation.wrapping_add(1);
+            self.free.push(at as u32);
+            self.by_identity.remove(&channel.entry.identity);
+            if channel.wants.connections && self.removed.len() < REMOVED_MAX {
+                self.removed.push((channel.beside, channel.entry.identity.pv.clone()));
+            }
+            // A PV that comes back goes on with its time.
+            if let Some(time) = channel.time {
+                self.times.insert(channel.entry.identity.key(), time);
+            }
+            removed.push((channel.entry.identity, channel.id));
+        }
+        removed
+    }
+
+    /// As [`Self::remove`], for patterns.
+    pub(crate) fn remove_matching(&mut self, patterns: &[Pattern]) -> Vec<(Identity, u64)> {
+        self.remove(|identity| patterns.iter().any(|pattern| pattern.matches(identity)))
+    }
+
+    pub(crate) fn channels(&self) -> impl Iterator<Item = &Channel> {
+        self.slots.iter().filter_map(|slot| slot.channel.as_ref())
+    }
+
+    /// Names of origins that hold frames.
+    pub(crate) fn frames(&self) -> impl Iterator<Item = &str> {
+        self.origins.iter().filter(|origin| origin.is_frames).map(|origin| origin.base.as_str())
+    }
+
+    /// The PV of an id, unless it was removed.
+    fn place(&self, id: u64) -> Option<usize> {
+        let at = (id & u64::from(u32::MAX)) as usize;
+        let slot = self.slots.get(at)?;
+        (u64::from(slot.generation) == id >> 32 && slot.channel.is_some()).then_some(at)
+    }
+
+    /// The subscription of a PV could not be made.
+    pub(crate) fn refuse(&mut self, id: u64, why: String) {
+        if let Some(channel) = self.place(id).and_then(|at| self.slots[at].channel.as_mut()) {
+            channel.trouble = Some(why);
+        }
+    }
+
+    /// Takes an update.
+    pub(crate) fn take(&mut self, update: &Update<'_>, now: i64, out: &mut dyn Outlet) -> Result<(), Fault> {
+        let Some(at) = self.place(update.id) else { return Ok(()) };
+        let Some(channel) = &mut self.slots[at].channel else { return Ok(()) };
+        let link = match update.what {
+            What::Value => return self.value(at, update, now, out),
+            What::Squashed => return self.squashed(at, update.count, now, out),
+            What::Connected => ConnectionInfo::Connected,
+            What::Disconnected => ConnectionInfo::Disconnected,
+            What::Finished => ConnectionInfo::Finished,
+            What::Refused => ConnectionInfo::RemoteError,
+        };
+        channel.trouble = match update.what {
+            What::Refused => Some(text(update.text).into_owned()),
+            _ => None,
+        };
+        channel.set_link(link, now);
+        // A connection is reported with its first value, so that it is known what its messages are numbered by.
+        if link != ConnectionInfo::Connected { self.say(at, now, out) } else { Ok(()) }
+    }
+
+    /// Sends the connection of a PV, if it changed.
+    fn say(&mut self, at: usize, now: i64, out: &mut dyn Outlet) -> Result<(), Fault> {
+        let Some(channel) = &mut self.slots[at].channel else { return Ok(()) };
+        if channel.said == channel.link {
+            return Ok(());
+        }
+        channel.said = channel.link;
+        self.is_urgent = true;
+        if !channel.wants.connections {
+            return Ok(());
+        }
+        let since = channel.since;
+        let made = self.maker.connection(&channel.entry.identity.pv, since, channel.link);
+        let schema = made.map_err(|e| Fault::new("a connection cannot be written", e))?;
+        self.beside(at, Role::Connection, schema, (since, now), out)
+    }
+
+    /// Sends the message in the maker, which stands beside the value.
+    fn beside(
+        &mut self,
+        at: usize,
+        role: Role,
+        schema: [u8; 4],
+        (time, now): (i64, i64),
+        out: &mut dyn Outlet,
+    ) -> Result<(), Fault> {
+        let Some(channel) = &mut self.slots[at].channel else { return Ok(()) };
+        channel.keep(role, schema, time, &self.maker.bytes, now);
+        let (origin, number) = (channel.beside, self.origins[channel.beside].count());
+        let message = Message { origin, number, schema, time, flags: 0, parts: &[&self.maker.bytes] };
+        give(&mut self.origins, &mut self.pending, &message, out)
+    }
+
+    /// Counts what the client's queue overwrote. Of frames the numbers are known when the next one comes.
+    fn squashed(&mut self, at: usize, count: u64, now: i64, out: &mut dyn Outlet) -> Result<(), Fault> {
+        let Some(channel) = &mut self.slots[at].channel else { return Ok(()) };
+        channel.squashed += count;
+        if !channel.wants.values || count == 0 {
+            return Ok(());
+        }
+        let origin = &mut self.origins[channel.origin];
+        if origin.is_frames {
+            channel.overwritten += count;
+            return Ok(());
+        }
+        channel.lost += count;
+        let first = origin.next;
+        origin.next = origin.next.saturating_add(count);
+        let from = channel.time.unwrap_or(now);
+        origin.missing(first..=origin.next.saturating_sub(1), (from, now), "lost.squashed", out)
+    }
+
+    /// Takes a value or a change of alarm.
+    fn value(&mut self, at: usize, update: &Update<'_>, now: i64, out: &mut dyn Outlet) -> Result<(), Fault> {
+        let Some(channel) = &mut self.slots[at].channel else { return Ok(()) };
+        if !channel.is_connected() {
+            channel.set_link(ConnectionInfo::Connected, now);
+        }
+        let is_frame = channel.wants.values && schema_of(channel.entry.identity.schema, update) == Schema::Ad00;
+        if is_frame && channel.beside == channel.origin && update.frame.unique_id.is_some() {
+            let name = beside(&self.origins[channel.origin].base);
+            let beside = self.origin(&name);
+            if let Some(channel) = &mut self.slots[at].channel {
+                channel.beside = beside;
+            }
+        }
+        self.say(at, now, out)?;
+        let Some(channel) = &mut self.slots[at].channel else { return Ok(()) };
+        if !(update.has_value || update.has_alarm || update.has_units) {
+            return Ok(());
+        }
+        self.updates += 1;
+        let fate = channel.judge(update.time, now);
+        if let Fate::Skipped(reason) = fate {
+            return self.skip(at, update, is_frame, reason, now, out);
+        }
+        let time = update.time.unwrap_or(now);
+        channel.time = Some(time);
+        let (alarm, units) = (channel.changes_alarm(update), channel.changes_units(update));
+        let wrong = |e| Fault::new("what stands beside a value cannot be written", e);
+        if units {
+            let schema = self.maker.units(&channel.entry.identity.pv, time, update.units).map_err(wrong)?;
+            self.beside(at, Role::Units, schema, (time, now), out)?;
+        }
+        let Some(channel) = &mut self.slots[at].channel else { return Ok(()) };
+        if alarm {
+            let pv = &channel.entry.identity.pv;
+            let schema = self.maker.alarm(pv, time, update.severity, update.alarm).map_err(wrong)?;
+            self.beside(at, Role::Alarm, schema, (time, now), out)?;
+        }
+        match fate {
+            Fate::New if update.has_value => self.store(at, update, time, now, out),
+            _ => Ok(()),
+        }
+    }
+
+    /// Counts an update that is left out.
+    fn skip(
+        &mut self,
+        at: usize,
+        update: &Update<'_>,
+        is_frame: bool,
+        reason: &str,
+        now: i64,
+        out: &mut dyn Outlet,
+    ) -> Result<(), Fault> {
+        let Some(channel) = &mut self.slots[at].channel else { return Ok(()) };
+        if !channel.wants.values || !update.has_value {
+            return Ok(());
+        }
+        let origin = &mut self.origins[channel.origin];
+        let number = match update.frame.unique_id.filter(|_| is_frame) {
+            Some(id) => {
+                origin.frame(u64::from(id as u32));
+                u64::from(id as u32)
+            }
+            None => origin.count(),
+        };
+        origin.missing(number..=number, (now, now), reason, out)
+    }
+
+    /// Stores a value.
+    fn store(
+        &mut self,
+        at: usize,
+        update: &Update<'_>,
+        time: i64,
+        now: i64,
+        out: &mut dyn Outlet,
+    ) -> Result<(), Fault> {
+        let Some(channel) = &mut self.slots[at].channel else { return Ok(()) };
+        let identity = &channel.entry.identity;
+        let origin = &mut self.origins[channel.origin];
+        let made = self.maker.value(&identity.pv, identity.schema, update, time, origin.next);
+        let (schema, time) = match made {
+            Made::Message { schema, time } => (schema, time),
+            Made::Frame { pixels } => return self.frame(at, update, pixels, (time, now), out),
+            Made::Nothing => return Ok(()),
+            Made::Unfit(why) => {
+                channel.trouble = Some(why.to_owned());
+                let row = origin.row(out)?;
+                return out.count(row, "refused.type", 1);
+            }
+        };
+        channel.trouble = None;
+        channel.keep(Role::Value, schema, time, &self.maker.bytes, now);
+        let (origin, number) = (channel.origin, origin.count());
+        let message = Message { origin, number, schema, time, flags: 0, parts: &[&self.maker.bytes] };
+        give(&mut self.origins, &mut self.pending, &message, out)
+    }
+
+    /// Stores the frame whose head is in the maker.
+    fn frame(
+        &mut self,
+        at: usize,
+        update: &Update<'_>,
+        pixels: &[u8],
+        (time, now): (i64, i64),
+        out: &mut dyn Outlet,
+    ) -> Result<(), Fault> {
+        let Some(channel) = &mut self.slots[at].channel else { return Ok(()) };
+        channel.trouble = None;
+        channel.forget(Role::Value);
+        let origin = &mut self.origins[channel.origin];
+        let number = match update.frame.unique_id {
+            None => origin.count(),
+            Some(id) => {
+                let (number, was_frames) = (u64::from(id as u32), origin.is_frames);
+                if let Sign::Jump(missing) = origin.frame(number) {
+                    channel.lost += missing;
+                    let squashed = missing.min(channel.overwritten);
+                    if squashed > 0 {
+                        let first = number - missing;
+                        origin.missing(first..=first + squashed - 1, (time, now), "lost.squashed", out)?;
+                    }
+                }
+                self.is_urgent |= !was_frames;
+                number
+            }
+        };
+        channel.overwritten = 0;
+        let Some(parts) = self.maker.head.parts(pixels) else { return Ok(()) };
+        let message = Message { origin: channel.origin, number, schema: wire::ad00::ID, time, flags: 0, parts: &parts };
+        give(&mut self.origins, &mut self.pending, &message, out)
+    }
+
+    /// Looks at connections, repeats and simulated PVs, at most so many in one step. True when all were looked at.
+    pub(crate) fn look(&mut self, now: i64, out: &mut dyn Outlet) -> Result<bool, Fault> {
+        while let Some((origin, pv)) = self.removed.pop() {
+            let made = self.maker.connection(&pv, now, ConnectionInfo::Cancelled);
+            let schema = made.map_err(|e| Fault::new("a connection cannot be written", e))?;
+            let number = self.origins[origin].count();
+            let message = Message { origin, number, schema, time: now, flags: 0, parts: &[&self.maker.bytes] };
+            give(&mut self.origins, &mut self.pending, &message, out)?;
+            if !self.pending.is_empty() {
+                return Ok(false);
+            }
+        }
+        for _ in 0..LOOK_PVS {
+            if self.cursor >= self.slots.len() {
+                self.cursor = 0;
+                return Ok(true);
+            }
+            self.look_at(self.cursor, now, out)?;
+            self.cursor += 1;
+            if !self.pending.is_empty() {
+                return Ok(false);
+            }
+        }
+        Ok(false)
+    }
+
+    fn look_at(&mut self, at: usize, now: i64, out: &mut dyn Outlet) -> Result<(), Fault> {
+        let Some(channel) = &self.slots[at].channel else { return Ok(()) };
+        if channel.said != channel.link && now.saturating_sub(channel.since) > CONNECT_PATIENCE {
+            self.say(at, now, out)?;
+        }
+        let Some(channel) = &self.slots[at].channel else { return Ok(()) };
+        if channel.is_fake()
+            && let Some(fakes) = &mut self.fakes
+        {
+            let (id, value) = (channel.id, fakes.draw().to_ne_bytes());
+            return self.take(&fake::update(id, now, &value), now, out);
+        }
+        let is_due = channel.due <= now || channel.due.saturating_sub(now) > channel.wants.repeat + LOOK_PAUSE;
+        if channel.wants.repeat == 0 || channel.due == i64::MAX || !is_due {
+            return Ok(());
+        }
+        for role in Role::ALL {
+            let Some(channel) = &self.slots[at].channel else { break };
+            let place = if matches!(role, Role::Value) { channel.origin } else { channel.beside };
+            let Some(Kept { schema, time, bytes }) = channel.repeated(role) else { continue };
+            let number = self.origins[place].count();
+            let parts: &[&[u8]] = &[bytes];
+            let message = Message { origin: place, number, schema: *schema, time: *time, flags: flags::REPEAT, parts };
+            give(&mut self.origins, &mut self.pending, &message, out)?;
+        }
+        if let Some(channel) = &mut self.slots[at].channel {
+            channel.due = now.saturating_add(channel.wants.repeat);
+        }
+        Ok(())
+    }
+}
+
+/// The origin of what is sent beside frames.
+fn beside(origin: &str) -> String {
+    format!("{origin}/state")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,299 @@
+//! `[source.NAME] kind = "pva"` or `"ca"`: the keys, and the plan that they make.
+
+use crate::entry::{Entry, Identity, Protocol};
+use crate::library;
+use crate::limits::{FILE_BYTES_MAX, PVS_MAX, QUEUE_MAX, REPEAT_MIN};
+use crate::source::Epics;
+use flow::edge::{SourceKind, SourcePlan};
+use flow::{Fault, Source};
+use serde_json::Value as Json;
+use settings::{Key, Refused, Section, Setting, Take, json_of, key, noun, shortened, units};
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use toml_edit::{DocumentMut, Item};
+
+static PVS: Key = key(
+    "pvs",
+    "list of names and tables",
+    "",
+    "The PVs. `pva:`, `ca:` or `fake:` before a name chooses the protocol; `{ pv = \"NAME\", schema = \"tdct\" }` also \
+     the [schema](epics.md#what-the-values-become), a topic and what is sent beside the value.",
+);
+static PVS_FILE: Key =
+    key("pvs_file", "path", "", "A file with more entries of `pvs`, one a line; `#` begins a comment.");
+static QUEUE: Key =
+    key("queue", "whole number, 1 to 100,000", "100", "Updates of a PV that client and server keep for the source.");
+static PIPELINE: Key = key(
+    "pipeline",
+    "true or false",
+    "false",
+    "Asks pvAccess servers for flow control: they wait for the source. Servers of areaDetector may abort.",
+);
+static ADDRESSES: Key = key(
+    "addresses",
+    "addresses with spaces between",
+    "",
+    "Where PVs are searched for, like `EPICS_PVA_ADDR_LIST`, which it replaces with the automatic list; of PVs of the \
+     source's own kind.",
+);
+static NAME_SERVERS: Key = key(
+    "name_servers",
+    "addresses with spaces between",
+    "",
+    "Servers that are asked by TCP, like `EPICS_PVA_NAME_SERVERS`.",
+);
+static REPEAT: Key =
+    key("repeat", "duration, at least 1 s", "", "Sends the last values again after this time without a new one.");
+static ALARMS: Key = key("alarms", "true or false", "true", "Sends `al00` when severity or text of an alarm changes.");
+static CONNECTIONS: Key =
+    key("connections", "true or false", "true", "Sends `ep01` when the connection of a PV changes.");
+static UNITS: Key =
+    key("units", "true or false", "true", "Sends `un00` when the units of a PV are first known or change.");
+
+static KEYS: [&Key; 10] =
+    [&PVS, &PVS_FILE, &QUEUE, &PIPELINE, &ADDRESSES, &NAME_SERVERS, &REPEAT, &ALARMS, &CONNECTIONS, &UNITS];
+
+/// The kind `pva`.
+pub static PVA: SourceKind = SourceKind {
+    name: "pva",
+    about: "EPICS process variables, by pvAccess: [EPICS](epics.md).",
+    keys: &KEYS,
+    read: |name, section| read(Protocol::Pva, name, section),
+    more: None,
+};
+
+/// The kind `ca`.
+pub static CA: SourceKind = SourceKind {
+    name: "ca",
+    about: "EPICS process variables, by Channel Access: [EPICS](epics.md).",
+    keys: &KEYS,
+    read: |name, section| read(Protocol::Ca, name, section),
+    more: None,
+};
+
+/// What a section says.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// Name of the source.
+    pub(crate) name: String,
+    /// The protocol of names without a prefix.
+    pub(crate) protocol: Protocol,
+    /// The PVs of the file.
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) queue: u32,
+    pub(crate) pipeline: bool,
+    pub(crate) addresses: Option<String>,
+    pub(crate) name_servers: Option<String>,
+    pub(crate) repeat: Option<Duration>,
+    pub(crate) alarms: bool,
+    pub(crate) connections: bool,
+    pub(crate) units: bool,
+}
+
+impl SourcePlan for Plan {
+    fn build(&self) -> Result<Box<dyn Source>, Fault> {
+        Ok(Box::new(Epics::new(self.clone())))
+    }
+}
+
+/// A list whose entries are read later, each with its place in the file.
+#[derive(Clone, Debug, Default)]
+struct Entries(Vec<(Json, Option<usize>)>);
+
+impl Take for Entries {
+    fn take(item: &Item) -> Result<Self, Refused> {
+        let list = item.as_array().ok_or_else(|| {
+            Refused::new(format!("expected a list, found {}", noun(item)), "write a list, like `[\"A:B\", \"ca:C:D\"]`")
+        })?;
+        let entry = |value: &toml_edit::Value| {
+            let json = json_of(&Item::Value(value.clone())).unwrap_or(Json::Null);
+            (json, value.span().map(|span| span.start))
+        };
+        Ok(Self(list.iter().map(entry).collect()))
+    }
+
+    fn default_of(_: &str) -> Option<Self> {
+        None
+    }
+
+    fn show(&self) -> Json {
+        self.0.iter().map(|(json, _)| json.clone()).collect()
+    }
+}
+
+/// Reads a section.
+fn read(protocol: Protocol, name: &str, section: &mut Section<'_>) -> Option<Arc<dyn SourcePlan>> {
+    let listed: Option<Setting<Entries>> = section.get(&PVS);
+    let file = section.path(&PVS_FILE);
+    let is_given = section.has(&PVS) || section.has(&PVS_FILE);
+    if !is_given {
+        section.missing(&PVS, "add `pvs = [\"NAME\"]`, or `pvs_file = \"FILE\"`");
+    }
+    let mut entries = Vec::new();
+    for (json, at) in listed.map(|listed| listed.value.0).unwrap_or_default() {
+        match Entry::of_json(&json, protocol) {
+            Ok(entry) => entries.push(entry),
+            Err(refused) => {
+                let line = at.map_or_else(|| section.line_of(PVS.name), |at| section.page.line(at));
+                let what = format!("wrong entry of `pvs` in {}", section.title);
+                section.mistake(line, what, refused.cause, refused.hint);
+            }
+        }
+    }
+    if let Some(file) = &file {
+        match read_file(&file.value, protocol) {
+            Ok(more) => entries.extend(more),
+            Err(refused) => section.refuse(&PVS_FILE, refused),
+        }
+    }
+    if let Some(refused) = wrong_list(&entries) {
+        section.refuse(if section.table.contains_key(PVS.name) { &PVS } else { &PVS_FILE }, refused);
+    }
+    let queue = section.within(&QUEUE, 1..=QUEUE_MAX);
+    let repeat: Option<Setting<Duration>> = section.get(&REPEAT);
+    if repeat.as_ref().is_some_and(|repeat| repeat.value < REPEAT_MIN) {
+        let hint = format!("write at least `\"{}\"`", units::duration_text(REPEAT_MIN));
+        section.refuse(&REPEAT, Refused::new("it is too short", hint));
+    }
+    let plan = Plan {
+        name: name.to_owned(),
+        protocol,
+        entries,
+        queue: queue.map_or(1, |queue| queue.value as u32),
+        pipeline: *section.need::<bool>(&PIPELINE),
+        addresses: section.get::<String>(&ADDRESSES).map(|text| text.value),
+        name_servers: section.get::<String>(&NAME_SERVERS).map(|text| text.value),
+        repeat: repeat.map(|repeat| repeat.value),
+        alarms: *section.need::<bool>(&ALARMS),
+        connections: *section.need::<bool>(&CONNECTIONS),
+        units: *section.need::<bool>(&UNITS),
+    };
+    note_unbuilt(&plan, section);
+    Some(Arc::new(plan))
+}
+
+/// A section that this program cannot use, because it has no EPICS libraries, is a mistake.
+fn note_unbuilt(plan: &Plan, section: &mut Section<'_>) {
+    let needs = plan.entries.is_empty() || plan.entries.iter().any(|entry| entry.identity.protocol != Protocol::Fake);
+    if needs && let Err(fault) = library::version() {
+        let what = format!("`kind = \"{}\"` cannot be used in {}", settings::Word::word(plan.protocol), section.title);
+        section.mistake(section.line, what, format!("{}: {}", fault.what, fault.cause), fault.hint);
+    }
+}
+
+fn read_file(path: &Path, protocol: Protocol) -> Result<Vec<Entry>, Refused> {
+    let refused = |cause: String| Refused::new(cause, "name a text file with one PV a line");
+    let bytes = std::fs::metadata(path).map_err(|e| refused(format!("cannot read `{}`: {e}", path.display())))?.len();
+    if bytes > FILE_BYTES_MAX {
+        return Err(refused(format!("`{}` is larger than {FILE_BYTES_MAX} bytes", path.display())));
+    }
+    let text = std::fs::read_to_string(path);
+    let text = text.map_err(|e| refused(format!("cannot read `{}`: {e}", path.display())))?;
+    let mut entries = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let entry = json_of_line(line).and_then(|json| Entry::of_json(&json, protocol));
+        let place = |refused: Refused| {
+            Refused::new(format!("line {} of `{}`: {}", number + 1, path.display(), refused.cause), refused.hint)
+        };
+        entries.push(entry.map_err(place)?);
+    }
+    Ok(entries)
+}
+
+/// A line of a list: a name, or a table as in the instrument file. A comment may follow.
+fn json_of_line(line: &str) -> Result<Json, Refused> {
+    if !line.starts_with('{') {
+        return Ok(line.split_once(" #").map_or(line, |(name, _)| name).trim_end().into());
+    }
+    let page: Result<DocumentMut, _> = format!("entry = {line}\n").parse();
+    let json = page.ok().and_then(|page| json_of(page.get("entry")?));
+    json.ok_or_else(|| {
+        Refused::new(format!("`{}` is not a table", shortened(line)), "write `{ pv = \"NAME\", schema = \"f144\" }`")
+    })
+}
+
+/// Why PVs cannot be one list.
+pub(crate) fn wrong_list(entries: &[Entry]) -> Option<Refused> {
+    if entries.len() > PVS_MAX {
+        let hint = "share out the PVs among several sources";
+        return Some(Refused::new(format!("it has {} PVs; one source takes {PVS_MAX} at most", entries.len()), hint));
+    }
+    let mut known: HashSet<&Identity> = HashSet::new();
+    let twice = entries.iter().find(|entry| !known.insert(&entry.identity))?;
+    Some(Refused::new(format!("`{}` is listed twice", twice.identity.name()), "remove one of them"))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// A plan with these PVs.
+    pub(crate) fn plan(entries: &[Json]) -> Plan {
+        let entries = entries.iter().map(|entry| Entry::of_json(entry, Protocol::Pva).unwrap());
+        Plan {
+            name: "pvs".into(),
+            protocol: Protocol::Pva,
+            entries: entries.collect(),
+            queue: 100,
+            pipeline: false,
+            addresses: None,
+            name_servers: None,
+            repeat: None,
+            alarms: true,
+            connections: true,
+            units: true,
+        }
+    }
+
+    fn mistakes(section: &Json) -> Vec<String> {
+        let all = settings::read_json(section, |section| read(Protocol::Ca, "x", section));
+        let all = all.map(|_| Vec::new()).unwrap_or_else(|all| all);
+        let text = |m: &settings::Mistake| format!("{}; {}; {}", m.what, m.cause, m.hint);
+        all.iter().map(text).filter(|text| !text.contains("cannot be used")).collect()
+    }
+
+    #[test]
+    fn a_section_that_is_right_has_no_mistake() {
+        let section = json!({"pvs": ["A:B", "pva:C", {"pv": "fake:D", "schema": "tdct"}], "queue": 1000,
+            "pipeline": true, "addresses": "127.0.0.1 10.0.0.255:5076", "name_servers": "10.0.0.1:5075",
+            "repeat": "10 s", "alarms": false, "connections": false, "units": false});
+        assert_eq!(mistakes(&section), [""; 0]);
+        assert_eq!(mistakes(&json!({"pvs": []})), [""; 0]);
+    }
+
+    #[test]
+    fn each_mistake_is_named() {
+        for (section, part) in [
+            (json!({}), "`pvs` is missing"),
+            (json!({"pvs": "A"}), "expected a list"),
+            (json!({"pvs": ["A", ""]}), "is empty"),
+            (json!({"pvs": ["A", "ca:A"]}), "`ca:A` is listed twice"),
+            (json!({"pvs": ["A"], "queue": 0}), "out of range"),
+            (json!({"pvs": ["A"], "repeat": "1 ms"}), "at least `\"1 s\"`"),
+            (json!({"pvs_file": "/nowhere/list.txt"}), "cannot read `/nowhere/list.txt`"),
+        ] {
+            let found = mistakes(&section);
+            assert!(found.len() == 1 && found[0].contains(part), "{section}: {found:#?}");
+        }
+    }
+
+    #[test]
+    fn a_file_has_names_tables_and_comments() {
+        let path = std::env::temp_dir().join(format!("beamport-epics-{}.txt", std::process::id()));
+        std::fs::write(&path, "# motors\nA:B\n\npva:C # why\n{ pv = \"D\", schema = \"none\" } # also\n").unwrap();
+        let read = read_file(&path, Protocol::Ca);
+        let names: Vec<String> = read.unwrap().iter().map(|entry| entry.identity.key()).collect();
+        assert_eq!(names, ["ca:A:B auto ", "pva:C auto ", "ca:D none "]);
+        std::fs::write(&path, "A:B\n{ pv = }\n").unwrap();
+        let wrong = read_file(&path, Protocol::Ca).unwrap_err();
+        assert!(wrong.cause.contains("line 2 of") && wrong.cause.contains("is not a table"), "{}", wrong.cause);
+        std::fs::remove_file(path).unwrap();
+    }
+}

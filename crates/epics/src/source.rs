@@ -1,0 +1,235 @@
+//! The source: takes what the clients of EPICS have received, and makes messages of it.
+
+use crate::command::Change;
+use crate::entry::{Entry, Identity, Protocol};
+use crate::limits::{
+    FULL_REST, LOOK_PAUSE, STATE_BYTES_PER_SECOND, STATUS_DISCONNECTED, STATUS_STREAMS_MAX, STEP_BYTES, STEP_UPDATES,
+};
+use crate::links::Links;
+use crate::pvs::Pvs;
+use crate::section::{Plan, wrong_list};
+use crate::state;
+use flow::{Fault, Outlet, Resume, Source, Step};
+use serde_json::{Value, json};
+use settings::Word;
+use std::collections::HashSet;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+/// A source of kind `pva` or `ca`.
+pub(crate) struct Epics {
+    plan: Arc<Plan>,
+    open: Option<Open>,
+}
+
+impl Epics {
+    pub(crate) fn new(plan: Plan) -> Self {
+        Self { plan: Arc::new(plan), open: None }
+    }
+}
+
+impl Source for Epics {
+    fn start(&mut self, now: i64, resume: &Resume) -> Result<(), Fault> {
+        self.open = Some(Open::start(self.plan.clone(), now, resume)?);
+        Ok(())
+    }
+
+    fn step(&mut self, now: i64, out: &mut dyn Outlet) -> Result<Step, Fault> {
+        self.open.as_mut().map_or(Ok(Step::Ended), |open| open.step(now, out))
+    }
+
+    fn state(&self) -> String {
+        self.open.as_ref().map_or_else(String::new, |open| open.text.clone())
+    }
+
+    fn trouble(&self) -> Option<Fault> {
+        self.open.as_ref().and_then(|open| open.trouble.clone())
+    }
+
+    fn command(&mut self, request: &Value) -> Result<Value, Fault> {
+        let open = self.open.as_mut().ok_or_else(|| Fault::new("the source has not started", ""))?;
+        open.configure(Change::of_json(request, self.plan.protocol)?)
+    }
+
+    fn status(&self) -> Value {
+        self.open.as_ref().map_or(Value::Null, Open::status)
+    }
+
+    fn descriptor(&self) -> Option<RawFd> {
+        self.open.as_ref().map(|open| open.links.descriptor())
+    }
+}
+
+/// What there is after a start.
+struct Open {
+    plan: Arc<Plan>,
+    links: Links,
+    pvs: Pvs,
+    /// The list was changed since the file was read.
+    is_changed: bool,
+    /// The state, as it was written last.
+    text: String,
+    /// When.
+    written: i64,
+    /// When connections, repeats and simulated PVs are looked at next.
+    look: i64,
+    /// When that was last done, and the updates until then.
+    looked: (i64, u64),
+    updates_per_second: f64,
+    /// Time of the last step.
+    now: i64,
+    trouble: Option<Fault>,
+}
+
+impl Open {
+    fn start(plan: Arc<Plan>, now: i64, resume: &Resume) -> Result<Self, Fault> {
+        let state = state::read(&resume.state)?;
+        let entries = state.entries(&plan.entries);
+        let mut open = Self {
+            links: Links::new(&plan)?,
+            is_changed: entries != plan.entries,
+            pvs: Pvs::new(resume, state, now),
+            plan,
+            text: String::new(),
+            written: now,
+            look: now,
+            looked: (now, 0),
+            updates_per_second: 0.0,
+            now,
+            trouble: None,
+        };
+        entries.into_iter().try_for_each(|entry| open.add(entry))?;
+        open.write_state();
+        Ok(open)
+    }
+
+    fn add(&mut self, entry: Entry) -> Result<(), Fault> {
+        let Identity { protocol, pv, .. } = entry.identity.clone();
+        let id = self.pvs.add(entry, &self.plan, self.now);
+        if let Err(why) = self.links.add(&self.plan, protocol, id, &pv)? {
+            self.pvs.refuse(id, why);
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, now: i64, out: &mut dyn Outlet) -> Result<Step, Fault> {
+        self.now = now;
+        if !self.pvs.pending.drain(out)? {
+            return Ok(Step::At(now + FULL_REST));
+        }
+        // The clock of the machine may have been set back.
+        if now >= self.look || self.look.saturating_sub(now) > LOOK_PAUSE {
+            let is_done = self.pvs.look(now, out)?;
+            if !self.pvs.pending.is_empty() {
+                return Ok(Step::At(now + FULL_REST));
+            }
+            if !is_done {
+                return Ok(Step::Again);
+            }
+            self.look = now + LOOK_PAUSE;
+            self.refresh();
+        }
+        let (mut updates, mut bytes) = (0, 0);
+        while let Some(client) = self.links.ready() {
+            while let Some(update) = client.front() {
+                self.pvs.take(&update, now, out)?;
+                updates += 1;
+                bytes += update.value.bytes.len();
+                client.pop();
+                if !self.pvs.pending.is_empty() {
+                    return Ok(Step::At(now + FULL_REST));
+                }
+                if updates >= STEP_UPDATES || bytes >= STEP_BYTES {
+                    self.links.pass();
+                    return Ok(Step::Again);
+                }
+            }
+            self.links.pass();
+        }
+        Ok(Step::At(self.look.max(now + 1)))
+    }
+
+    /// Renews what is shown and kept.
+    fn refresh(&mut self) {
+        let (since, updates) = std::mem::replace(&mut self.looked, (self.now, self.pvs.updates));
+        let seconds = (self.now - since) as f64 / 1e9;
+        if seconds > 0.0 {
+            self.updates_per_second = ((self.pvs.updates - updates) as f64 / seconds * 10.0).round() / 10.0;
+        }
+        let wrong = self.pvs.channels().find_map(|channel| Some((channel, channel.trouble.as_ref()?)));
+        self.trouble = wrong.map(|(channel, why)| {
+            let name = channel.entry.identity.name();
+            Fault::new(format!("source `{}` cannot store `{name}`", self.plan.name), why)
+                .hint("correct the entry of this PV, or remove it")
+        });
+        let pause = (self.text.len() as i64).saturating_mul(1_000_000_000) / STATE_BYTES_PER_SECOND;
+        let is_due = self.now.saturating_sub(self.written).unsigned_abs() >= pause.unsigned_abs();
+        if is_due || std::mem::take(&mut self.pvs.is_urgent) {
+            self.write_state();
+        }
+    }
+
+    fn write_state(&mut self) {
+        let list = self.pvs.channels().map(|channel| channel.entry.to_json());
+        let list = self.is_changed.then(|| list.collect());
+        let times = self.pvs.channels().filter_map(|one| Some((one.entry.identity.key(), one.time?)));
+        self.text = state::write(&state::number_of(&self.plan.entries), list, times, self.pvs.frames());
+        self.written = self.now;
+    }
+
+    /// Adds and removes PVs. What was there stays as it is.
+    fn configure(&mut self, change: Change) -> Result<Value, Fault> {
+        if let Some(refused) = wrong_list(&change.add) {
+            return Err(Fault::new("the list of PVs cannot be changed", refused.cause).hint(refused.hint));
+        }
+        let kept: HashSet<Identity> = change.add.iter().map(|entry| entry.identity.clone()).collect();
+        let mut removed = self.pvs.remove_matching(&change.remove);
+        if change.replace {
+            removed.extend(self.pvs.remove(|identity| !kept.contains(identity)));
+        }
+        for (identity, id) in &removed {
+            self.links.remove(identity.protocol, *id);
+        }
+        let new: Vec<Entry> = change.add.into_iter().filter(|entry| !self.pvs.has(&entry.identity)).collect();
+        let added = new.len();
+        new.into_iter().try_for_each(|entry| self.add(entry))?;
+        self.is_changed |= added > 0 || !removed.is_empty();
+        self.write_state();
+        // What is sent of removed PVs is due.
+        self.look = self.now;
+        Ok(json!({"added": added, "removed": removed.len(), "pvs": self.pvs.len()}))
+    }
+
+    fn status(&self) -> Value {
+        let mut apart: Vec<_> = self.pvs.channels().filter(|channel| !channel.is_connected()).collect();
+        let connected = self.pvs.len() - apart.len();
+        apart.sort_by_key(|channel| channel.since);
+        let disconnected = apart.iter().take(STATUS_DISCONNECTED).map(|channel| {
+            let seconds = self.now.saturating_sub(channel.since).max(0) / 1_000_000_000;
+            json!({"pv": channel.entry.identity.name(), "seconds": seconds})
+        });
+        let disconnected: Vec<Value> = disconnected.collect();
+        let overwritten = |protocol: Protocol, id| self.links.server_squash(protocol, id);
+        let streams = self.pvs.channels().take(STATUS_STREAMS_MAX).map(|channel| {
+            let Identity { protocol, pv, schema, topic } = &channel.entry.identity;
+            json!({
+                "pv": pv,
+                "protocol": protocol.word(),
+                "schema": schema.word(),
+                "topic": topic,
+                "connected": channel.is_connected(),
+                "lost": channel.lost,
+            })
+        });
+        let server: u64 = self.pvs.channels().map(|one| overwritten(one.entry.identity.protocol, one.id)).sum();
+        json!({
+            "pvs": self.pvs.len(),
+            "connected": connected,
+            "updates_per_second": self.updates_per_second,
+            "squashed": self.pvs.channels().map(|channel| channel.squashed).sum::<u64>(),
+            "server_squashed": server,
+            "disconnected": disconnected,
+            "streams": streams.collect::<Vec<_>>(),
+        })
+    }
+}
