@@ -13,7 +13,7 @@ import sysconfig
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -100,6 +100,23 @@ class Instrument(Data):
         """
         request: dict[str, Any] = {"command": "configure", "worker": worker, "parameters": parameters}
         return ask(self.folder, request if slots is None else request | {"slots": slots})
+
+    def configure_pvs(
+        self, source: str, *, add: Sequence[Any] = (), remove: Sequence[Any] = (), replace: bool = False
+    ) -> dict[str, int]:
+        """Change the PVs of a running source `pva` or `ca`; returns how many were `added`, `removed`, and its `pvs`.
+
+        source: the NAME of its section `[source.NAME]`.
+        add: entries as in its key `pvs`: names, or dictionaries with `pv`, `schema`, `topic` and more.
+        remove: patterns of names with `*` and `?`, or dictionaries with `pv`, `topic` and `schema`.
+        replace: remove all PVs that are not in `add`.
+
+        Other PVs are not disturbed. The list is kept in a restart. Raises `Error` if there is no such source, if an entry
+        is invalid, or if it does not answer.
+        """
+        request = {"command": "configure", "source": source, "add": list(add), "remove": list(remove)}
+        answer: dict[str, int] = ask(self.folder, request | {"replace": replace})["answer"]
+        return answer
 
     def cutover(self, shadow: str) -> dict[str, Any]:
         """Switch a worker to the code of its shadow; returns the first message affected.

@@ -7,8 +7,9 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from conftest import lost_of
+from conftest import lost_of, until
 
+beamport = pytest.importorskip("beamport", reason="pip install .")
 pytest.importorskip("pvxslibs", reason="EPICS has no wheels for this machine")
 
 from epics_servers import environment, ioc  # noqa: E402
@@ -96,3 +97,110 @@ duration = "3 s"
             assert len(values) > 10 and np.all(np.diff(values) == 1), (name, values)
             times = file["entry"][name.replace(":", "_")]["time"][:]
             assert np.all(np.diff(times.astype("i8")) > 0)
+
+
+def shown(lab) -> dict:
+    """What the source reports of itself."""
+    return json.loads(lab.ask(b'{"command": "status"}\n'))["ok"]["running"]["pvs"]["status"] or {}
+
+
+def values(lab, schema: str = "f144") -> dict[str, list]:
+    """The messages of a schema in the stream, by origin."""
+    found = {}
+    for message in beamport.open(lab.data)["pvs"].read():
+        if message.schema == schema:
+            found.setdefault(message.origin, []).append(message)
+    return found
+
+
+def test_an_ioc_that_dies_and_returns_needs_nobody(lab, network, servers, times):
+    names = [f"T:{number}" for number in range(RECORDS)]
+    database = counters(lab)
+    servers.append(ioc(database, network))
+    lab.write(f'[source.pvs]\nkind = "pva"\npvs = {json.dumps(names)}\n')
+    process, _ = lab.up_ready()
+    rounds = times(5, 50)
+    for _ in range(rounds):
+        until(lambda: shown(lab).get("connected") == RECORDS, lambda: shown(lab))
+        count = len(lab.stream("pvs").all())
+        until(lambda count=count: len(lab.stream("pvs").all()) > count + 5 * RECORDS, "no values come")
+        servers.pop().kill()
+        until(lambda: shown(lab)["connected"] == 0, lambda: shown(lab))
+        assert len(shown(lab)["disconnected"]) == 10
+        servers.append(ioc(database, network))
+    until(lambda: shown(lab)["connected"] == RECORDS, lambda: shown(lab))
+    lab.interrupt(process)
+    lab.end(process)
+    links = values(lab, "ep01")
+    for name, messages in values(lab).items():
+        counted = [message["value"] for message in messages]
+        # Within a life of the IOC each value is one more than the last.
+        falls = sum(after != before + 1 for before, after in zip(counted, counted[1:], strict=False))
+        assert falls <= rounds, (name, counted)
+        states = [message["status"] for message in links[name]]
+        assert states == ["CONNECTED", "DISCONNECTED"] * rounds + ["CONNECTED"] * (len(states) % 2), states
+    numbers = lab.stream("pvs").numbers()
+    missing = sum(int(found.max()) + 1 - len(found) for found in numbers.values())
+    assert all(len(np.unique(found)) == len(found) for found in numbers.values())
+    print(f"epics: {rounds} kills of an IOC injected, {missing} updates skipped for their times, 0 lost, 0 twice")
+
+
+def test_pvs_come_and_go_and_the_list_survives_a_kill(lab, network, servers):
+    servers.append(ioc(counters(lab), network))
+    lab.write('[source.pvs]\nkind = "pva"\npvs = ["fake:A", "T:0"]\n')
+    process, _ = lab.up_ready()
+    said = lab.run("configure", "pvs", "--data", lab.data, "--add", "T:1", "ca:T:2", '{"pv": "T:3", "topic": "lab"}')
+    assert said.stdout.decode() == "source `pvs` has 5 PVs: 3 added, 0 removed\n"
+    until(lambda: {"A", "T:0", "T:1", "T:2", "lab/T:3"} <= set(values(lab)), lambda: set(values(lab)))
+    said = lab.run("configure", "pvs", "--data", lab.data, "--remove", "T:0", "ca:*", "--json")
+    assert json.loads(said.stdout) == {"added": 0, "removed": 2, "pvs": 3}
+    lab.kill(process)
+    process, _ = lab.up_ready()
+    until(lambda: shown(lab).get("connected") == 3, lambda: shown(lab))
+    rows = shown(lab)["streams"]
+    assert {(row["protocol"], row["pv"], row["topic"]) for row in rows} == {
+        ("fake", "A", None),
+        ("pva", "T:1", None),
+        ("pva", "T:3", "lab"),
+    }
+    assert "pvs=3" in lab.run("top", "--data", lab.data).stdout.decode()
+    said = lab.run("configure", "pvs", "--data", lab.data, "--add", "a b", status=2)
+    assert "contains a space" in said.stderr.decode()
+    lab.interrupt(process)
+    lab.end(process)
+    for name, found in lab.stream("pvs").numbers().items():
+        assert len(np.unique(found)) == len(found), name
+    # Numbers go on behind those of before the kill, and no value is stored again.
+    for name in ("T:1", "lab/T:3"):
+        counted = [message["value"] for message in values(lab)[name]]
+        assert counted == sorted(set(counted)), (name, counted)
+
+
+TYPES = """
+record(ai, "X:AI") { field(VAL, "1.5") field(PINI, "YES") field(EGU, "K") field(HIGH, "1") field(HSV, "MINOR") }
+record(longin, "X:LONG") { field(VAL, "-7") field(PINI, "YES") }
+record(bi, "X:BI") { field(VAL, "1") field(ZNAM, "off") field(ONAM, "on") field(PINI, "YES") }
+record(stringin, "X:TEXT") { field(VAL, "word") field(PINI, "YES") }
+record(waveform, "X:WAVE") { field(FTVL, "SHORT") field(NELM, "4") field(INP, [1, 2, 3]) field(PINI, "YES") }
+"""
+
+
+@pytest.mark.parametrize("protocol", ["pva", "ca"])
+def test_types_alarms_and_units_come_by_both_protocols(lab, network, servers, protocol):
+    database = lab.folder / "types.db"
+    database.write_text(TYPES)
+    servers.append(ioc(database, network))
+    names = ["X:AI", "X:LONG", "X:BI", "X:TEXT", "X:WAVE"]
+    lab.write(f'[source.pvs]\nkind = "{protocol}"\npvs = {json.dumps(names)}\n')
+    process, _ = lab.up_ready()
+    until(lambda: len(values(lab)) == 4 and "X:TEXT" in values(lab, "f142"), lambda: shown(lab))
+    lab.interrupt(process)
+    lab.end(process)
+    found = {name: messages[-1]["value"] for name, messages in values(lab).items()}
+    assert (found["X:AI"], found["X:LONG"], found["X:BI"]) == (1.5, -7, 1)
+    assert found["X:WAVE"].tolist() == [1, 2, 3] and found["X:WAVE"].dtype == np.int16
+    assert values(lab, "f142")["X:TEXT"][-1]["value"] == "word"
+    alarm = values(lab, "al00")["X:AI"][-1]
+    assert (alarm["severity"], alarm["message"]) == ("MINOR", "HIGH")
+    assert values(lab, "un00")["X:AI"][-1]["units"] == "K"
+    assert all(messages[-1]["status"] == "CONNECTED" for messages in values(lab, "ep01").values())

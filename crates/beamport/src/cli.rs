@@ -52,9 +52,9 @@ pub enum Verb {
     /// End a run
     #[command(after_help = "Examples:\n  beamport end\n  beamport end nickel-2 --stop 2026-03-01T12:00:00Z")]
     End(End),
-    /// Show a running worker, or change its parameters and slots
+    /// Show a running worker, change its parameters and slots, or change the PVs of a source
     #[command(
-        after_help = "Examples:\n  beamport configure mean\n  beamport configure mean threshold=3 mode=fast\n  beamport configure mean --slots 4"
+        after_help = "Examples:\n  beamport configure mean\n  beamport configure mean threshold=3 mode=fast\n  beamport configure mean --slots 4\n  beamport configure motors --add LAB:MOT:1.RBV ca:LAB:SE:T1 --remove 'LAB:OLD:*'"
     )]
     Configure(Configure),
     /// Compare the outputs of a worker and its shadow, by message (status 1 if they differ)
@@ -264,14 +264,20 @@ pub struct End {
 /// `beamport configure`
 #[derive(Debug, Args)]
 pub struct Configure {
-    /// Name of the worker
-    pub worker: String,
+    /// Name of the worker or of the source
+    pub stage: String,
     /// Parameters to change; a value is JSON, else text; `null` removes a parameter
     #[arg(value_name = "NAME=VALUE", value_parser = values::parameter)]
     pub parameters: Vec<(String, serde_json::Value)>,
     /// New number of slots
     #[arg(long, value_name = "NUMBER")]
     pub slots: Option<u32>,
+    /// PVs that the source also reads, as in its key `pvs`; a table is JSON
+    #[arg(long, value_name = "PV", num_args = 1.., conflicts_with_all = ["parameters", "slots"])]
+    pub add: Vec<String>,
+    /// Remove PVs of the source by name; `*` and `?` are wildcards
+    #[arg(long, value_name = "PATTERN", num_args = 1.., conflicts_with_all = ["parameters", "slots"])]
+    pub remove: Vec<String>,
     /// Data folder.
     #[command(flatten)]
     pub data: DataFolder,

@@ -316,9 +316,14 @@ impl Intake {
         Ok(())
     }
 
-    /// Asks the source: see [`Source::command`].
+    /// Asks the source: see [`Source::command`]. A state that the request changed is committed before the answer.
     pub fn command(&mut self, request: &Value) -> Result<Value, Fault> {
-        self.source.command(request).map_err(|fault| of_source(&self.name, fault))
+        let answer = self.source.command(request).map_err(|fault| of_source(&self.name, fault))?;
+        if self.source.state() != self.state {
+            self.commit(self.data.media.now(), false, Wanted::Nothing)?;
+            self.settle()?;
+        }
+        Ok(answer)
     }
 
     /// What the source shows of itself: see [`Source::status`].

@@ -621,8 +621,12 @@ impl Mover {
         }
     }
 
-    /// `{"command": "configure", "worker", "parameters", "slots"}`, the last two optional.
+    /// `{"command": "configure", "worker", "parameters", "slots"}`, the last two optional; or `"source"` with what the
+    /// source takes.
     fn obey_configure(&self, request: &Value) -> Result<Value, Fault> {
+        if !request["source"].is_null() {
+            return self.obey_ask(&json!({"source": request["source"], "request": request}));
+        }
         let parameters = match &request["parameters"] {
             Value::Null => serde_json::Map::new(),
             Value::Object(parameters) => parameters.clone(),

@@ -1,10 +1,13 @@
-//! `beamport configure`: changes a worker that runs, by way of the mover; without a change it says how the worker is.
+//! `beamport configure`: changes a worker or a source that runs, by way of the mover; without a change it says how the
+//! worker is.
 
 use super::{Answer, ended, json_line, open};
 use crate::cli::Configure;
+use crate::figures::thousands;
 use crate::mover;
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Runs the verb.
@@ -15,8 +18,11 @@ pub fn run(asked: &Configure, out: &mut dyn Write, err: &mut dyn Write) -> io::R
 
 fn changed(asked: &Configure, out: &mut dyn Write) -> Answer {
     let data = open(&asked.data)?;
+    if !asked.add.is_empty() || !asked.remove.is_empty() {
+        return pvs(asked, &data.folder, out);
+    }
     let parameters: Map<String, Value> = asked.parameters.iter().cloned().collect();
-    let mut request = json!({"command": "configure", "worker": asked.worker, "parameters": parameters});
+    let mut request = json!({"command": "configure", "worker": asked.stage, "parameters": parameters});
     if let Some(slots) = asked.slots {
         request["slots"] = slots.into();
     }
@@ -25,6 +31,23 @@ fn changed(asked: &Configure, out: &mut dyn Write) -> Answer {
         json_line(out, &answer)?;
     } else {
         writeln!(out, "{}", text(&answer))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Changes the PVs of a source.
+fn pvs(asked: &Configure, folder: &Path, out: &mut dyn Write) -> Answer {
+    // A name is no JSON, and a table is.
+    let entry = |text: &String| serde_json::from_str(text).ok().filter(Value::is_object).unwrap_or(json!(text));
+    let add: Vec<Value> = asked.add.iter().map(entry).collect();
+    let request = json!({"command": "configure", "source": asked.stage, "add": add, "remove": asked.remove});
+    let answer = mover::ask(folder, &request)?["answer"].take();
+    if asked.form.json {
+        json_line(out, &answer)?;
+    } else {
+        let [pvs, added, removed] = ["pvs", "added", "removed"].map(|key| answer[key].as_u64().unwrap_or(0));
+        let figures = [pvs, added, removed].map(thousands);
+        writeln!(out, "source `{}` has {} PVs: {} added, {} removed", asked.stage, figures[0], figures[1], figures[2])?;
     }
     Ok(ExitCode::SUCCESS)
 }

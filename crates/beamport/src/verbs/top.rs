@@ -140,10 +140,24 @@ fn running(glance: &Glance) -> String {
     if table.is_empty() { String::new() } else { format!("\n{table}") }
 }
 
-/// Figures by name, in one line.
+/// Figures by name, in one line. `streams`, a row for each origin, is for programs.
 fn pairs<'a>(figures: impl Iterator<Item = (&'a String, &'a Value)>) -> String {
-    let pairs: Vec<String> = figures.map(|(name, value)| shortened(&format!("{name}={value}"))).collect();
+    let figures = figures.filter(|(name, _)| *name != "streams");
+    let pairs: Vec<String> = figures.map(|(name, value)| shortened(&format!("{name}={}", short(value)))).collect();
     pairs.join(" ")
+}
+
+/// A value; of a list of objects only what they hold.
+fn short(value: &Value) -> String {
+    let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let row = |row: &Value| match row {
+        Value::Object(cells) => cells.values().map(plain).collect::<Vec<_>>().join(" "),
+        other => other.to_string(),
+    };
+    match value {
+        Value::Array(rows) => format!("[{}]", rows.iter().map(row).collect::<Vec<_>>().join(", ")),
+        other => other.to_string(),
+    }
 }
 
 fn text(status: &Status) -> String {
