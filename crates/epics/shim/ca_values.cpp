@@ -91,7 +91,7 @@ uint32_t CaReader::value(const event_handler_args &of) {
         const bool known = head->status >= 0 && head->status < ALARM_NSTATUS;
         state_.severity = head->severity;
         state_.status = head->status;
-        state_.alarm = known ? epicsAlarmConditionStrings[head->status] : "";
+        state_.change(&Texts::alarm, known ? epicsAlarmConditionStrings[head->status] : "");
         changed |= BP_CHANGED_ALARM;
     }
     if (first_) changed |= BP_CHANGED_UNITS;
@@ -111,10 +111,7 @@ bool CaReader::properties(const event_handler_args &of) {
     }
     const char *units = units_of(of.type, of.dbr);
     if (units == nullptr) return false;
-    const std::string found = text(units, MAX_UNITS_SIZE);
-    if (found == state_.units) return false;
-    state_.units = found;
-    return !first_;
+    return state_.change(&Texts::units, text(units, MAX_UNITS_SIZE)) && !first_;
 }
 
 } // namespace beamport

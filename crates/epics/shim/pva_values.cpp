@@ -189,7 +189,7 @@ void PvaReader::learn(const Value &update) {
         return;
     }
     state_.form = form_of(update);
-    state_.type_id = update.id();
+    state_.change(&Texts::type_id, update.id());
     const auto roles_of = [](const Value &structure, std::initializer_list<std::pair<const char *, Role>> names) {
         Roles roles;
         for (const Value field : structure.ichildren()) {
@@ -245,10 +245,7 @@ uint32_t PvaReader::read(const Value &update) {
             changed |= BP_CHANGED_TIME;
             read_time(field);
         } else if (what == Role::DISPLAY) {
-            std::string units = text(field["units"]);
-            if (units == state_.units) continue;
-            changed |= BP_CHANGED_UNITS;
-            state_.units = std::move(units);
+            if (state_.change(&Texts::units, text(field["units"]))) changed |= BP_CHANGED_UNITS;
         }
     }
     if (state_.form >= BP_TABLE && (any || first)) {
@@ -278,10 +275,7 @@ bool PvaReader::read_alarm(const Value &alarm) {
         } else if (what == Role::STATUS) {
             state_.status = narrow(number<int32_t>(field));
         } else if (what == Role::MESSAGE) {
-            std::string message = text(field);
-            if (message == state_.alarm) continue;
-            changed = true;
-            state_.alarm = std::move(message);
+            changed |= state_.change(&Texts::alarm, text(field));
         }
     }
     return changed || severity != state_.severity || status != state_.status;

@@ -15,7 +15,7 @@ const size_t MOST_SPARE = 10000;
 bp_text text(const std::string &of) { return bp_text{of.data(), of.size()}; }
 
 uint64_t weight_of(const State &state) {
-    uint64_t weight = sizeof(Node) + state.text.size() + state.alarm.size() + state.value.bytes;
+    uint64_t weight = sizeof(Node) + state.text.size() + state.alarm().size() + state.value.bytes;
     if (state.extra) weight += state.extra->bytes;
     return weight;
 }
@@ -33,9 +33,11 @@ void fill(bp_update &update, const Node &node) {
     update.severity = state.severity;
     update.status = state.status;
     update.text = text(state.text);
-    update.alarm = text(state.alarm);
-    update.units = text(state.units);
-    update.type_id = text(state.type_id);
+    if (const Texts *texts = state.texts.get()) {
+        update.alarm = text(texts->alarm);
+        update.units = text(texts->units);
+        update.type_id = text(texts->type_id);
+    }
     update.value = state.value.given();
     update.codec_type = BP_U8;
     if (const Extra *extra = state.extra.get()) {
@@ -70,6 +72,19 @@ Elements Elements::packed(uint32_t type, uint64_t count, std::vector<uint8_t> &&
     auto kept = std::make_shared<std::vector<uint8_t>>(std::move(bytes));
     if (made.bytes != 0) made.owner = std::shared_ptr<const void>(kept, kept->data());
     return made;
+}
+
+bool State::change(std::string Texts::*which, const std::string &text) {
+    if (text == (texts ? *texts.*which : none())) return false;
+    auto changed = texts ? std::make_shared<Texts>(*texts) : std::make_shared<Texts>();
+    *changed.*which = text;
+    texts = std::move(changed);
+    return true;
+}
+
+const std::string &State::none() {
+    static const std::string empty;
+    return empty;
 }
 
 void Extra::finish() {

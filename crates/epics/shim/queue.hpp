@@ -80,6 +80,11 @@ struct Extra {
     void finish();
 };
 
+// Texts that change seldom. Two threads count who holds them, so there is one count for all.
+struct Texts {
+    std::string alarm, units, type_id;
+};
+
 // All that an update says about a PV.
 struct State {
     uint32_t form = BP_SCALAR;
@@ -88,9 +93,17 @@ struct State {
     int64_t seconds = 0;
     uint32_t nanoseconds = 0;
     int32_t user_tag = 0;
-    std::string text, alarm, units, type_id;
+    std::string text;
     Elements value;
+    std::shared_ptr<const Texts> texts; // null where all are empty
     std::shared_ptr<const Extra> extra;
+
+    const std::string &alarm() const { return texts ? texts->alarm : none(); }
+    // Changes one of the texts. False where it is that already.
+    bool change(std::string Texts::*which, const std::string &text);
+
+  private:
+    static const std::string &none();
 };
 
 // An update that waits, or was given and is kept until the next call.
