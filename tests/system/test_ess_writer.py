@@ -12,8 +12,10 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 from conftest import HANG_S, until
 from ess_facility import Facility, now_ms, structure
+from kafka_node import Node
 from stream_files import streams
 from streaming_data_types import serialise_6s4t, serialise_ev44, serialise_f144, serialise_pl72
 from test_full_disk import Disk
@@ -151,6 +153,29 @@ def test_the_program_that_writes_files_got_the_passwords_of_kafka(facility):
     assert environment["write"] and not any(b"hunter2" in text for text in environment["write"])
     facility.stop(job)
     facility.finished(job)
+
+
+def test_a_topic_that_may_be_described_and_not_read_was_accepted(lab, nexus, tmp_path):
+    (tmp_path / "kafka").mkdir()
+    node = Node(tmp_path / "kafka")
+    with node.properties.open("a") as properties:
+        properties.write("authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n")
+        properties.write("allow.everyone.if.no.acl.found=true\n")
+    node.format()
+    node.start()
+    facility = Facility(lab, node, "described")
+    try:
+        rule = (ResourceType.TOPIC, facility.topic, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*")
+        allowed = AclBinding(*rule, AclOperation.DESCRIBE, AclPermissionType.ALLOW)
+        for answer in node.admin.create_acls([allowed]).values():
+            answer.result(HANG_S)
+        facility.writer()
+        refused = facility.answer(facility.start("secret.nxs"))
+        assert refused.status_code == 400 and "may not read it" in refused.message
+        assert facility.topic in refused.message and "allow this user" in refused.message
+    finally:
+        facility.close()
+        node.kill()
 
 
 def test_a_stop_that_was_sent_before_the_job_began_counts(facility):

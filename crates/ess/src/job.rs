@@ -327,7 +327,7 @@ impl<'a> Job<'a> {
         }
         self.next_gone = now + GONE_PAUSE;
         let names: Vec<String> = self.entry.record.pins.keys().cloned().collect();
-        let topics = self.host.cluster.topics(&names).ok()?;
+        let topics = self.host.cluster.topics(&names, false).ok()?;
         let Some((topic, _)) = topics.into_iter().find(|(_, state)| *state == Err(Unreadable::Missing)) else {
             self.gone_since = None;
             return None;
@@ -476,6 +476,7 @@ impl<'a> Job<'a> {
             job_id: self.start.job_id.clone(),
             file_name: self.file().display().to_string(),
             metadata: self.start.metadata.clone(),
+            begins: self.entry.record.begins.clone(),
             ..Written::default()
         };
         if let Some(report) = report {

@@ -8,6 +8,7 @@
 //! left alone.
 
 use crate::limits::{COMMAND_BYTES_MAX, RECORD_BYTES_MAX};
+use crate::reply::Begin;
 use flow::Fault;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,6 +59,9 @@ pub(crate) struct Record {
     pub(crate) command_ms: i64,
     /// Where its topics are read from, by partition.
     pub(crate) pins: BTreeMap<String, Vec<u64>>,
+    /// Partitions that may have held older messages of its time.
+    #[serde(default)]
+    pub(crate) begins: Vec<Begin>,
     /// Where its control topic is read from, by partition.
     pub(crate) control: Vec<u64>,
     /// Where its control topic ended when it was accepted.
@@ -71,6 +75,26 @@ pub(crate) struct Record {
     /// Device and inode of its file, once that is there: a restart removes no other.
     #[serde(default)]
     pub(crate) file: Option<(u64, u64)>,
+}
+
+/// Offsets by topic and partition.
+type Offsets = BTreeMap<String, Vec<u64>>;
+
+/// Partitions whose oldest message is the first of a job, though they had older ones: what retention took may belong to
+/// the job. One without messages says that only of a job of the past.
+pub(crate) fn late_begins(pins: &Offsets, first: &Offsets, end: &Offsets, is_past: bool) -> Vec<Begin> {
+    let of = |offsets: &Offsets, topic: &str, partition: usize| offsets.get(topic)?.get(partition).copied();
+    let rows = pins.iter().flat_map(|(topic, row)| row.iter().enumerate().map(move |(at, pin)| (topic, at, *pin)));
+    let is_late = |(topic, partition, pin): &(&String, usize, u64)| {
+        let is_empty = of(end, topic, *partition) == Some(*pin);
+        *pin > 0 && of(first, topic, *partition) == Some(*pin) && (is_past || !is_empty)
+    };
+    let begin = |(topic, partition, offset): (&String, usize, u64)| Begin {
+        topic: topic.clone(),
+        partition: u32::try_from(partition).unwrap_or(u32::MAX),
+        offset,
+    };
+    rows.filter(is_late).map(begin).collect()
 }
 
 /// The folder of all jobs.
@@ -316,6 +340,7 @@ mod tests {
             pool: PoolPlace { partition: 0, offset: 7 },
             command_ms: 5,
             pins: BTreeMap::from([("detector".into(), vec![3, 4])]),
+            begins: Vec::new(),
             control: vec![1],
             control_end: vec![2],
             stop_ms: None,
@@ -366,6 +391,19 @@ mod tests {
         let names: Vec<_> = strange.iter().map(|(path, _)| path.file_name().unwrap().to_str().unwrap()).collect();
         assert_eq!(names, ["empty", "garbage", "link", "moved"]);
         assert!(jobs.join("garbage").exists(), "what is not ours stays");
+    }
+
+    #[test]
+    fn what_retention_took_before_the_acceptance_was_not_said() {
+        let offsets = |row: &[u64]| Offsets::from([("t".to_owned(), row.to_vec())]);
+        // New; begins later; has older messages; is empty since all of it went.
+        let (pins, first, end) = (offsets(&[0, 5, 9, 7]), offsets(&[0, 5, 3, 7]), offsets(&[4, 8, 12, 7]));
+        let partitions = |is_past| -> Vec<(u32, u64)> {
+            let begins = late_begins(&pins, &first, &end, is_past);
+            begins.iter().map(|begin| (begin.partition, begin.offset)).collect()
+        };
+        assert_eq!(partitions(false), [(1, 5)]);
+        assert_eq!(partitions(true), [(1, 5), (3, 7)]);
     }
 
     #[test]

@@ -35,7 +35,8 @@ pub use forward::{Change, Pattern, Protocol, Schema, Stream, Streams, read_chang
 pub use options::{FORWARDER_OPTIONS, ForwarderOptions, Given, Level, OPTIONS, Opt, Place, WriterOptions};
 pub use plan::{Checked, JOB_FILE, JobFiles, Pins, STREAMS_FOLDER, TEMPLATE_FILE, check, environment, files, output};
 pub use reply::{
-    Answer, Dismissed, Lost, Service, Topic, Writing, Written, answer, refused, status, without_metadata, written,
+    Answer, Begin, Dismissed, Lost, Service, Topic, Writing, Written, answer, refused, status, without_metadata,
+    written,
 };
 pub use wire::answ::ActionType;
 

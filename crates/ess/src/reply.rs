@@ -5,7 +5,7 @@
 
 use crate::command::{Mistake, Refusal};
 use crate::limits::{LOST_MAX, MESSAGE_BYTES_MAX, REST_LINE_BYTES};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -193,8 +193,21 @@ pub struct Written {
     pub aside: BTreeMap<String, u64>,
     /// Offsets that are not in the file.
     pub lost: Vec<Lost>,
+    /// Partitions of which retention took messages before the job was accepted, perhaps some of the job's time.
+    pub begins: Vec<Begin>,
     /// Hash of the file.
     pub blake3: Option<String>,
+}
+
+/// The oldest message of a partition.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Begin {
+    /// The topic.
+    pub topic: String,
+    /// The partition.
+    pub partition: u32,
+    /// Its offset.
+    pub offset: u64,
 }
 
 /// Offsets of a partition that were lost.
@@ -222,6 +235,8 @@ struct Account<'a> {
     lost: &'a [Lost],
     #[serde(skip_serializing_if = "is_zero")]
     more_lost: usize,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
     blake3: &'a Option<String>,
 }
 
@@ -229,6 +244,13 @@ struct Account<'a> {
 struct Counts {
     messages: u64,
     bytes: u64,
+}
+
+fn warning(Begin { topic, partition, offset }: &Begin) -> String {
+    format!(
+        "`{topic}/{partition}` began at offset {offset} when the job was accepted: retention has taken what was \
+         before, perhaps messages of the job"
+    )
 }
 
 fn is_zero(number: &usize) -> bool {
@@ -251,6 +273,7 @@ pub fn written(service_id: &str, job: &Written) -> Vec<u8> {
         aside: &job.aside,
         lost: &job.lost[..job.lost.len().min(LOST_MAX)],
         more_lost: job.lost.len().saturating_sub(LOST_MAX),
+        warnings: job.begins.iter().take(LOST_MAX).map(warning).collect(),
         blake3: &job.blake3,
     };
     let mut out = Vec::new();

@@ -153,7 +153,7 @@ impl Service<'_> {
         let pool = &self.options.job_pool_topic;
         let names = [pool.clone(), self.options.command_status_topic.clone()];
         let mut partitions = BTreeMap::new();
-        for (topic, state) in self.topics(&names, self.options.metadata_timeout)? {
+        for (topic, state) in self.topics(&names, false, self.options.metadata_timeout)? {
             let count =
                 state.map_err(|why| Fault::new(format!("cannot use topic `{topic}`"), cause(&why)).hint(hint(&why)))?;
             if topic == *pool {
@@ -180,10 +180,10 @@ impl Service<'_> {
     }
 
     /// Partitions of topics. One that is missing is asked for again: brokers learn of a new topic one after the other.
-    fn topics(&self, names: &[String], patience: Duration) -> Result<Topics, Fault> {
+    fn topics(&self, names: &[String], must_read: bool, patience: Duration) -> Result<Topics, Fault> {
         let until = Instant::now() + patience;
         loop {
-            let topics = self.cluster.topics(names)?;
+            let topics = self.cluster.topics(names, must_read)?;
             let is_whole = topics.values().all(|state| *state != Err(Unreadable::Missing));
             if is_whole || Instant::now() >= until || self.signals.is_ending() {
                 return Ok(topics);
@@ -368,7 +368,7 @@ impl Service<'_> {
         }
         let mut names = checked.topics.clone();
         names.push(start.control_topic.clone());
-        let states = self.topics(&names, NEW_TOPIC_PATIENCE)?;
+        let states = self.topics(&names, true, NEW_TOPIC_PATIENCE)?;
         let mut mistakes = checked.mistakes;
         let mut partitions = BTreeMap::new();
         for (topic, state) in states {
@@ -413,12 +413,18 @@ impl Service<'_> {
         // A stop of the job was sent behind its start, by clocks that differ a little.
         let commands = message.time_ms.saturating_sub(COMMAND_SLACK_MS);
         let of = |at: At| Ok::<_, Fault>(self.cluster.offsets(&control, at)?.remove(topic).unwrap_or_default());
+        let pins = self.cluster.offsets(&partitions, At::Time(from))?;
+        // Asked for behind the pins: what retention takes between the two is counted.
+        let first = self.cluster.offsets(&partitions, At::First)?;
+        let end = self.cluster.offsets(&partitions, At::End)?;
+        let is_past = start.stop_ms.is_some_and(|stop| stop <= now_ms());
         Ok(Record {
             job_id: start.job_id.clone(),
             step: Step::Accepted,
             pool: PoolPlace { partition: message.partition, offset: message.offset },
             command_ms: message.time_ms,
-            pins: self.cluster.offsets(&partitions, At::Time(from))?,
+            begins: journal::late_begins(&pins, &first, &end, is_past),
+            pins,
             control: of(At::Time(commands))?,
             control_end: of(At::End)?,
             stop_ms: start.stop_ms,
@@ -437,7 +443,7 @@ impl Service<'_> {
         self.sender.send(&self.options.command_status_topic, &answer)?;
         let control = &refusal.control_topic;
         let is_other = *control != self.options.command_status_topic && wrong_topic(control).is_none();
-        if is_other && self.cluster.topics(std::slice::from_ref(control))?.values().all(Result::is_ok) {
+        if is_other && self.cluster.topics(std::slice::from_ref(control), false)?.values().all(Result::is_ok) {
             self.sender.send(control, &answer)?;
         }
         match self.sender.flush(DELIVERY_PATIENCE) {

@@ -126,16 +126,22 @@ impl Cluster {
         }
     }
 
-    /// Partitions of each topic, or why it cannot be read.
-    pub fn topics(&self, names: &[String]) -> Result<BTreeMap<String, Result<usize, Unreadable>>, Fault> {
+    /// Partitions of each topic, or why it cannot be read. Brokers describe topics that this user may not read:
+    /// `must_read` asks for that right too.
+    pub fn topics(
+        &self,
+        names: &[String],
+        must_read: bool,
+    ) -> Result<BTreeMap<String, Result<usize, Unreadable>>, Fault> {
         if names.is_empty() {
             return Ok(BTreeMap::new());
         }
-        let asked = self.client.ask_topics(names, START_PATIENCE_MS, Mark::Start, &self.answers);
+        let asked = self.client.ask_topics(names, must_read, START_PATIENCE_MS, Mark::Start, &self.answers);
         asked.map_err(|wrong| away(&self.brokers, &wrong))?;
         let Content::Topics(answers) = self.answer()? else { return Err(away(&self.brokers, &Wrong::timed_out())) };
         let state = |topic: &TopicAnswer| match &topic.wrong {
             None if topic.partitions == 0 => Err(Unreadable::Missing),
+            None if topic.is_unreadable => Err(Unreadable::Forbidden),
             None => Ok(topic.partitions),
             Some(wrong) => Err(unreadable(wrong)),
         };

@@ -7,7 +7,7 @@
 use crate::limits::TEXT_BYTES;
 use rdkafka_sys::bindings as c;
 use rdkafka_sys::bindings::rd_kafka_resp_err_t as Code;
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::{AsRawFd, FromRawFd as _, RawFd};
@@ -298,10 +298,11 @@ impl Client {
     }
 
     /// Asks which partitions topics have, and their ids; the answer comes to the queue with
-    /// `mark`.
+    /// `mark`. `with_rights`: and what this user may do with them.
     pub(crate) fn ask_topics(
         &self,
         topics: &[String],
+        with_rights: bool,
         timeout_ms: i32,
         mark: Mark,
         answers: &Queue,
@@ -309,8 +310,13 @@ impl Client {
         let names = topics.iter().map(|topic| c_string(topic)).collect::<Result<Vec<_>, _>>()?;
         let mut pointers: Vec<*const c_char> = names.iter().map(|name| name.as_ptr()).collect();
         let options = Options::new(self, c::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS, timeout_ms);
-        // SAFETY: the names live through the call, which copies them; the collection is destroyed here.
+        // SAFETY: the names live through the call, which copies them; the collection is destroyed here. The answer to
+        // the option is null or an error that is ours.
         unsafe {
+            let error = c::rd_kafka_AdminOptions_set_include_authorized_operations(options.0, c_int::from(with_rights));
+            if !error.is_null() {
+                c::rd_kafka_error_destroy(error);
+            }
             let all = c::rd_kafka_TopicCollection_of_topic_names(pointers.as_mut_ptr(), pointers.len());
             c::rd_kafka_AdminOptions_set_opaque(options.0, ptr::without_provenance_mut(mark as usize));
             c::rd_kafka_DescribeTopics(self.0.as_ptr(), all, options.0, answers.raw.as_ptr());
@@ -620,6 +626,8 @@ pub(crate) struct TopicAnswer {
     /// The identity that Kafka gave it when it was made; empty where the broker gives none.
     pub(crate) id: String,
     pub(crate) partitions: usize,
+    /// The broker was asked what this user may do with it, and says that reading is not allowed.
+    pub(crate) is_unreadable: bool,
     pub(crate) wrong: Option<Wrong>,
 }
 
@@ -668,8 +676,10 @@ impl Event {
         all.iter()
             .map(|topic| {
                 let mut partitions = 0;
+                let mut rights = 0;
+                let read = c::rd_kafka_AclOperation_t::RD_KAFKA_ACL_OPERATION_READ as i32;
                 // SAFETY: the topic lives with the event, and all that it answers with the topic. The text of the id is
-                // one of its own.
+                // one of its own. Rights are `rights` numbers of 32 bits, or null where the broker says none.
                 unsafe {
                     c::rd_kafka_TopicDescription_partitions(*topic, &raw mut partitions);
                     let id = c::rd_kafka_TopicDescription_topic_id(*topic);
@@ -678,7 +688,11 @@ impl Event {
                             && c::rd_kafka_Uuid_least_significant_bits(id) == 0;
                     let error = c::rd_kafka_TopicDescription_error(*topic);
                     let code = if error.is_null() { 0 } else { codes::rd_kafka_error_code(error) };
+                    let allowed = c::rd_kafka_TopicDescription_authorized_operations(*topic, &raw mut rights);
+                    let allowed: &[i32] =
+                        if allowed.is_null() { &[] } else { std::slice::from_raw_parts(allowed.cast(), rights) };
                     TopicAnswer {
+                        is_unreadable: !allowed.is_empty() && !allowed.contains(&read),
                         name: text_of(c::rd_kafka_TopicDescription_name(*topic)),
                         id: if is_none { String::new() } else { text_of(c::rd_kafka_Uuid_base64str(id)) },
                         partitions,

@@ -29,7 +29,7 @@ pub(crate) fn probe(
     if topics.is_empty() {
         return Ok(counted(brokers, "broker"));
     }
-    client.ask_topics(topics, PROBE_PATIENCE_MS, Mark::Topics, &answers).map_err(|wrong| side.away(&wrong))?;
+    client.ask_topics(topics, false, PROBE_PATIENCE_MS, Mark::Topics, &answers).map_err(|wrong| side.away(&wrong))?;
     while Instant::now() < until {
         match answers.event(50).map(|event| event.content()) {
             Some(Content::Topics(answers)) => {

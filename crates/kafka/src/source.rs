@@ -243,7 +243,8 @@ impl Asking<'_> {
     }
 
     fn topics(&self) -> Result<Vec<TopicAnswer>, Fault> {
-        let asked = self.claim.client().ask_topics(&self.plan.topics, START_PATIENCE_MS, Mark::Start, self.answers);
+        let asked =
+            self.claim.client().ask_topics(&self.plan.topics, false, START_PATIENCE_MS, Mark::Start, self.answers);
         asked.map_err(|wrong| self.away(&wrong))?;
         match self.answer()? {
             Content::Topics(topics) => Ok(topics),
@@ -415,7 +416,7 @@ impl Open {
 
     /// Finds partitions that are new, and topics that are not those of the start.
     fn take_topics(&mut self, answers: &[TopicAnswer], now: i64) -> Result<(), Fault> {
-        for TopicAnswer { name, id, partitions, wrong } in answers {
+        for TopicAnswer { name, id, partitions, wrong, .. } in answers {
             let Some(at) = self.topics.iter().position(|topic| topic.name == *name) else { continue };
             if let Some(wrong) = wrong {
                 self.doom = self.doom.take().or_else(|| self.plan.lasting(name, wrong));
@@ -493,7 +494,7 @@ impl Open {
         if self.which.ask(now) {
             self.silent.get_or_insert(now);
             let client = self.claim.client();
-            client.ask_topics(&plan.topics, ANSWER_TIMEOUT_MS, Mark::Topics, &self.answers).map_err(fault)?;
+            client.ask_topics(&plan.topics, false, ANSWER_TIMEOUT_MS, Mark::Topics, &self.answers).map_err(fault)?;
         }
         if self.ends.ask(now) {
             self.silent.get_or_insert(now);

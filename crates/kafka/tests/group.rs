@@ -67,7 +67,7 @@ fn a_topic_is_read_from_offsets_and_one_that_is_missing_is_a_value() {
     cluster.send("control", 0, [b"a".as_slice(), b"b"]);
     cluster.send("control", 1, [b"c".as_slice()]);
     let asked = Asked::new(&cluster.brokers(), &[]).unwrap();
-    let state = asked.topics(&["control".into(), "nowhere".into()]).unwrap();
+    let state = asked.topics(&["control".into(), "nowhere".into()], true).unwrap();
     assert_eq!(state["control"], Ok(2));
     assert_eq!(state["nowhere"], Err(Unreadable::Missing));
     let partitions = BTreeMap::from([("control".to_owned(), 2)]);

@@ -32,6 +32,7 @@ fn finished() -> Written {
         topics: BTreeMap::from([("loki_detector".into(), (5, 700))]),
         aside: BTreeMap::from([("unfit".into(), 1)]),
         lost: Vec::new(),
+        begins: Vec::new(),
         blake3: Some("af13".into()),
     }
 }
@@ -134,6 +135,10 @@ fn loss_is_an_error_with_its_offsets() {
     assert!(fields.error_encountered && fields.message.unwrap().starts_with("{\"error\":\"13 messages are lost\""));
     assert_eq!((&json["lost"][0]["first"], &json["lost"][0]["last"]), (&json!(3), &json!(14)));
     assert_eq!((fields.metadata, fields.file_name), (Some("{ \"a\": 1}"), "/data/sub/a.nxs"));
+    let begins = vec![Begin { topic: "t".into(), partition: 2, offset: 7 }];
+    let warned = written("id", &Written { begins, ..finished() });
+    let fields = wrdn::read(&warned).unwrap();
+    assert!(!fields.error_encountered && fields.message.unwrap().contains("`t/2` began at offset 7"));
     let whole = written("id", &finished());
     assert!(!wrdn::read(&whole).unwrap().error_encountered);
     let many =

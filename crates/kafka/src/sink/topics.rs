@@ -183,7 +183,7 @@ impl Topics {
             return Ok(Some(Mark::Create));
         }
         if !unknown.is_empty() {
-            client.ask_topics(&unknown, ANSWER_TIMEOUT_MS, Mark::Topics, &self.answers)?;
+            client.ask_topics(&unknown, false, ANSWER_TIMEOUT_MS, Mark::Topics, &self.answers)?;
             return Ok(Some(Mark::Topics));
         }
         Ok(None)
@@ -205,7 +205,7 @@ impl Topics {
 
     fn take_topics(&mut self, plan: &Plan, answers: Vec<TopicAnswer>, now: i64) {
         self.trouble = None;
-        for TopicAnswer { name, id, partitions, wrong } in answers {
+        for TopicAnswer { name, id, partitions, wrong, .. } in answers {
             let Some(topic) = self.all.iter_mut().find(|topic| topic.name == name) else { continue };
             match wrong {
                 None if partitions > 0 => {
