@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod command;
+pub mod control;
 mod forward;
 #[cfg(feature = "client")]
 mod job;

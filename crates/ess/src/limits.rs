@@ -98,7 +98,6 @@ pub(crate) const SWEEP_AGE: Duration = Duration::from_secs(60);
 pub(crate) const REPORT_BYTES_MAX: u64 = 256 << 20;
 
 /// Bytes of an answer of a job's `beamport up`.
-#[cfg(feature = "client")]
 pub(crate) const ANSWER_BYTES_MAX: u64 = 16 << 20;
 
 /// Bytes of the end of what `beamport up` said: a fault has a few lines.

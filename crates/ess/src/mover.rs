@@ -1,15 +1,14 @@
 //! The `beamport up` of a job: its process, its commands, its figures, its report.
 
-use crate::limits::{ANSWER_BYTES_MAX, ASK_PATIENCE, REPORT_BYTES_MAX, SAID_BYTES};
+use crate::control;
+use crate::limits::{ASK_PATIENCE, REPORT_BYTES_MAX, SAID_BYTES};
 use crate::plan::{JOB_FILE, STREAMS_FOLDER};
 use crate::reply::{Lost, Topic, Written};
 use flow::{Data, Fault};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::fd::AsRawFd as _;
-use std::os::unix::net::UnixStream;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -123,20 +122,7 @@ pub(crate) fn remove_streams(folder: &Path) -> Result<(), Fault> {
 
 /// Asks the mover of a job.
 pub(crate) fn ask(folder: &Path, request: &Value, patience: Duration) -> Result<Value, Fault> {
-    let fault = |e: io::Error| Fault::new("`beamport up` of the job does not answer", e);
-    // A path to the socket that is short enough for the system, however long the folder's name is.
-    let open = File::open(folder.join(STREAMS_FOLDER)).map_err(fault)?;
-    let path = format!("/proc/self/fd/{}/control.sock", open.as_raw_fd());
-    let mut stream = UnixStream::connect(path).map_err(fault)?;
-    stream.set_read_timeout(Some(patience)).and_then(|()| stream.set_write_timeout(Some(patience))).map_err(fault)?;
-    stream.write_all(format!("{request}\n").as_bytes()).map_err(fault)?;
-    let mut line = String::new();
-    BufReader::new(stream.take(ANSWER_BYTES_MAX)).read_line(&mut line).map_err(fault)?;
-    let mut answer: Value = serde_json::from_str(&line).map_err(|e| fault(e.into()))?;
-    match answer["fault"] {
-        Value::Null => Ok(answer["ok"].take()),
-        ref fault => Err(Fault::of_json(fault)),
-    }
+    control::ask(&folder.join(STREAMS_FOLDER), request, patience)
 }
 
 /// Figures of a job that runs.

@@ -7,6 +7,7 @@
 
 use crate::limits::GLANCE_MAX;
 use crate::peer;
+use ess::control::{ask as ask_within, short_path, unanswered};
 use flow::Fault;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -56,15 +57,6 @@ pub(super) struct Control {
     pub commands: Receiver<Command>,
     stop: Arc<AtomicBool>,
     handle: Option<std::thread::JoinHandle<()>>,
-}
-
-/// A path to the socket that is short enough for the system (108 bytes), however long the folder's name is: through
-/// the open folder itself.
-fn short_path(folder: &Path) -> std::io::Result<(std::fs::File, PathBuf)> {
-    use std::os::fd::AsRawFd;
-    let open = std::fs::File::open(folder)?;
-    let path = PathBuf::from(format!("/proc/self/fd/{}/control.sock", open.as_raw_fd()));
-    Ok((open, path))
 }
 
 impl Control {
@@ -207,13 +199,6 @@ fn answer(mut stream: &UnixStream, answer: &Result<Value, Fault>) -> std::io::Re
     stream.write_all(format!("{answer}\n").as_bytes())
 }
 
-/// The error of a command that took too long.
-fn unanswered(patience: Duration) -> Fault {
-    let cause = format!("its process is stopped, or was busy for more than {} s", patience.as_secs());
-    Fault::new("the instrument did not answer", cause)
-        .hint("run `beamport ls` to see whether a run began or ended; a pending command is dropped")
-}
-
 /// Asks the mover of a data folder.
 pub fn ask(folder: &Path, request: &Value) -> Result<Value, Fault> {
     ask_within(folder, request, patience(request) + ANSWER_COMES)
@@ -235,36 +220,6 @@ pub fn glance(folder: &Path) -> Glance {
     let troubles = list.filter_map(Value::as_str).map(str::to_owned).collect();
     let running = answer["running"].as_object_mut().map(std::mem::take).unwrap_or_default();
     Glance { troubles, running }
-}
-
-fn ask_within(folder: &Path, request: &Value, patience: Duration) -> Result<Value, Fault> {
-    let nobody = |e: std::io::Error| {
-        Fault::new(format!("no instrument is running in `{}`", folder.display()), e)
-            .hint("start it with `beamport up FILE` in another terminal")
-    };
-    let nobody = |e: std::io::Error| match e.kind() {
-        ErrorKind::PermissionDenied => {
-            Fault::io(format!("no permission to control the instrument in `{}`", folder.display()), &e)
-        }
-        _ => nobody(e),
-    };
-    let (_folder, short) = short_path(folder).map_err(nobody)?;
-    let mut stream = UnixStream::connect(short).map_err(nobody)?;
-    let broken = |e: std::io::Error| match e.kind() {
-        ErrorKind::WouldBlock | ErrorKind::TimedOut => unanswered(patience),
-        _ => Fault::new("the instrument did not answer", e),
-    };
-    stream.set_read_timeout(Some(patience)).map_err(broken)?;
-    stream.set_write_timeout(Some(patience)).map_err(broken)?;
-    writeln!(stream, "{request}").map_err(broken)?;
-    let mut line = String::new();
-    BufReader::new(&stream).read_line(&mut line).map_err(broken)?;
-    let mut answer: Value =
-        serde_json::from_str(&line).map_err(|e| Fault::new("the instrument's answer is not JSON", e))?;
-    if let Some(fault) = answer.get("fault") {
-        return Err(Fault::of_json(fault));
-    }
-    Ok(answer["ok"].take())
 }
 
 #[cfg(test)]
