@@ -8,8 +8,10 @@ from __future__ import annotations
 import functools
 import os
 import socket
+import struct
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 
@@ -106,6 +108,84 @@ def ioc(database: Path, settings: dict[str, str] | None = None) -> Server:
 def structures(kind: str = "all", settings: dict[str, str] | None = None) -> Server:
     """The server of this file; `kind` is one of `SERVED`."""
     return Server([sys.executable, __file__, kind], "serving", settings or environment())
+
+
+class Refusing:
+    """A name server and server of pvAccess that refuses the first subscriptions, then ends one, then has the value 7."""
+
+    def __init__(self, refusals: int) -> None:
+        """Listen, and answer in a thread."""
+        self.refusals = refusals
+        self.subscriptions = 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.thread = threading.Thread(target=self._serve)
+        self.thread.start()
+
+    def close(self) -> None:
+        """End the thread."""
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.thread.join()
+        self.listener.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                peer = self.listener.accept()[0]
+            except OSError:
+                return
+            # One peer after the other: a client has one connection to a server.
+            with peer, peer.makefile("rb") as received:
+                self._talk(peer, received)
+
+    def _talk(self, peer: socket.socket, received) -> None:
+        def send(command: int, payload: bytes, order: str = "<") -> None:
+            flags = 0xC0 if order == ">" else 0x40
+            peer.sendall(struct.pack(f"{order}BBBBI", 0xCA, 2, flags, command, len(payload)) + payload)
+
+        peer.sendall(struct.pack("<BBBBI", 0xCA, 2, 0x41, 2, 0))
+        send(1, struct.pack("<IH", 65536, 100) + b"\x01\x09anonymous")
+        while len(header := received.read(8)) == 8:
+            flags, command = header[2:4]
+            # A search has the other order.
+            order = ">" if flags & 0x80 else "<"
+            (size,) = struct.unpack_from(f"{order}I", header, 4)
+            if flags & 1:
+                continue
+            payload = received.read(size)
+            if command == 1:
+                send(9, b"\xff")
+            elif command == 3:
+                self._found(payload, order, send)
+            elif command == 7:
+                # Its number is the client's.
+                send(7, payload[2:6] + payload[2:6] + b"\xff")
+            elif command == 13:
+                self._subscribed(payload[4:8], payload[8], send)
+
+    def _found(self, payload: bytes, order: str, send) -> None:
+        at = 26
+        for _ in range(payload[at]):
+            at += 1 + payload[at + 1]
+        (count,) = struct.unpack_from(f"{order}H", payload, at + 1)
+        if count == 0:
+            return
+        number = payload[at + 3 : at + 7]
+        place = bytes(12) + payload[:4] + bytes(16) + struct.pack(f"{order}H", self.port) + b"\x03tcp"
+        send(4, place + b"\x01" + struct.pack(f"{order}H", 1) + number, order)
+
+    def _subscribed(self, number: bytes, what: int, send) -> None:
+        if what & 0x08:
+            self.subscriptions += 1
+            if self.subscriptions <= self.refusals:
+                send(13, number + b"\x08\x02\x0fnot before noon\x00")
+            else:
+                send(13, number + b"\x08\xff\x80\x00\x01\x05value\x22")
+        elif what & 0x40:
+            value = b"\x01\x01" + struct.pack("<i", 7) + b"\x00"
+            send(13, number + b"\x00" + value)
+            if self.subscriptions == self.refusals + 1:
+                send(13, number + b"\x10\xff")
 
 
 def _scalars() -> dict:

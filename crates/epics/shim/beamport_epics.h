@@ -36,10 +36,9 @@ enum {
     BP_CONNECTED = 0,    /* the channel is connected; `text` is the address of the server */
     BP_DISCONNECTED = 1, /* the channel has lost its server */
     BP_VALUE = 2,        /* a value or a change of alarm */
-    BP_REFUSED = 3,      /* the server refused the channel or its data cannot be taken: `text` says why. With PVA the
-                          * subscription may have ended: remove and add it to try again; CA goes on by itself */
+    BP_REFUSED = 3,      /* the server refused the channel or its data cannot be taken: `text` says why */
     BP_SQUASHED = 4,     /* `count` updates of this PV were overwritten here, before the update that follows */
-    BP_FINISHED = 5      /* the server ended the subscription: remove and add it to try again */
+    BP_FINISHED = 5      /* the server ended the subscription */
 };
 
 /* Element types of a value, with the sizes of C. Booleans are u8 of 0 and 1. */
@@ -141,7 +140,8 @@ int bp_add(bp_client *client, uint64_t id, const char *pv, uint32_t queue, int p
 /* Ends the subscription; no update with its id comes from bp_poll afterwards. */
 void bp_remove(bp_client *client, uint64_t id);
 
-/* Takes at most `most` updates, in the order they came for each PV; resets the descriptor when nothing is left. */
+/* Takes at most `most` updates, in the order they came for each PV; resets the descriptor when nothing is left. Also
+ * subscribes again, 5 s later, what a server has refused or ended: to be called at least every few seconds. */
 size_t bp_poll(bp_client *client, bp_update *updates, size_t most);
 /* 0 where `id` is unknown. */
 int bp_counted(const bp_client *client, uint64_t id, bp_counts *counts);

@@ -15,6 +15,8 @@ struct bp_client {
 
     virtual void add(uint64_t id, const char *pv, uint32_t size, bool pipeline) = 0;
     virtual void remove(uint64_t id) = 0;
+    // What is due, with each call of bp_poll.
+    virtual void tend() {}
     // Null where the id is unknown.
     virtual const beamport::Line *line(uint64_t id) const = 0;
     virtual void put(const char *pv, const bp_elements &value, bool is_array, uint32_t timeout_ms) = 0;

@@ -74,6 +74,7 @@ EXPORT void bp_remove(bp_client *client, uint64_t id) {
 
 EXPORT size_t bp_poll(bp_client *client, bp_update *updates, size_t most) {
     size_t filled = 0;
+    guarded(nullptr, 0, [&] { client->tend(); });
     guarded(nullptr, 0, [&] { filled = client->queue.poll(updates, most); });
     return filled;
 }

@@ -1,6 +1,10 @@
 // pvAccess by PVXS. Its worker thread calls `Subscribed::drain`, which moves updates to the queue at once: a
 // subscription's own queue never fills, and what is lost here is counted in one place.
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
+#include <deque>
+#include <mutex>
 #include <sstream>
 #include <unordered_map>
 
@@ -23,11 +27,46 @@ std::vector<std::string> words(const char *of) {
     return found;
 }
 
+// PVXS does not try again what a server has refused or ended. Its thread writes down what that is, and the thread that
+// polls subscribes again after a pause.
+class Ended {
+  public:
+    void add(uint64_t id) {
+        std::lock_guard<std::mutex> guard(lock_);
+        due_.push_back({Clock::now() + std::chrono::seconds(5), id});
+        some_ = true;
+    }
+
+    // Those whose pause is over, once.
+    std::vector<uint64_t> due() {
+        std::vector<uint64_t> found;
+        if (!some_) return found;
+        std::lock_guard<std::mutex> guard(lock_);
+        while (!due_.empty() && due_.front().first <= Clock::now()) {
+            found.push_back(due_.front().second);
+            due_.pop_front();
+        }
+        some_ = !due_.empty();
+        return found;
+    }
+
+  private:
+    using Clock = std::chrono::steady_clock;
+
+    std::mutex lock_;
+    std::deque<std::pair<Clock::time_point, uint64_t>> due_;
+    std::atomic<bool> some_{false};
+};
+
 class Subscribed {
   public:
-    Subscribed(uint64_t id, Queue &queue) : line(id), queue_(queue) {}
+    Subscribed(uint64_t id, const char *pv, uint32_t size, bool pipeline, Queue &queue, Ended &ended)
+        : line(id), name(pv), size(size), pipeline(pipeline), queue_(queue), ended_(ended) {}
 
     Line line;
+    const std::string name;
+    const uint32_t size;
+    const bool pipeline;
     std::shared_ptr<client::Subscription> subscription; // of the caller's thread
 
     void drain(client::Subscription &from) {
@@ -38,21 +77,34 @@ class Subscribed {
   private:
     // Takes one update or state; false where there is none.
     bool pop(client::Subscription &from) {
+        pvxs::Value update;
         try {
-            const pvxs::Value update = from.pop();
+            update = from.pop();
             if (!update) return false;
-            if (const uint32_t changed = reader_.read(update)) give(from, changed);
         } catch (const client::Connected &now) {
             reader_.connected();
             queue_.push(line, BP_CONNECTED, now.peerName);
         } catch (const client::Finished &) {
-            queue_.push(line, BP_FINISHED);
+            end(BP_FINISHED, std::string());
         } catch (const client::Disconnect &) {
             queue_.push(line, BP_DISCONNECTED);
+        } catch (const std::exception &e) {
+            end(BP_REFUSED, e.what());
+        }
+        if (!update) return true;
+        try {
+            if (const uint32_t changed = reader_.read(update)) give(from, changed);
         } catch (const std::exception &e) {
             queue_.push(line, BP_REFUSED, e.what());
         }
         return true;
+    }
+
+    void end(uint32_t what, const std::string &why) {
+        queue_.push(line, what, why);
+        // The next subscription counts from 0.
+        squashed_ = server_squashed_ = 0;
+        ended_.add(line.id);
     }
 
     void give(client::Subscription &from, uint32_t changed) {
@@ -72,6 +124,7 @@ class Subscribed {
     }
 
     Queue &queue_;
+    Ended &ended_;
     PvaReader reader_;
     size_t squashed_ = 0, server_squashed_ = 0;
 };
@@ -94,13 +147,16 @@ class PvaClient final : public bp_client {
     }
 
     void add(uint64_t id, const char *pv, uint32_t size, bool pipeline) override {
-        auto one = std::make_shared<Subscribed>(id, queue);
-        auto builder = context_.monitor(pv);
-        builder.record("queueSize", size).maskConnected(false).maskDisconnected(false).syncCancel(false);
-        if (pipeline) builder.record("pipeline", true);
-        builder.event([one](client::Subscription &from) { one->drain(from); });
-        one->subscription = builder.exec();
+        auto one = std::make_shared<Subscribed>(id, pv, size, pipeline, queue, ended_);
+        subscribe(one);
         all_.emplace(id, std::move(one));
+    }
+
+    void tend() override {
+        for (const uint64_t id : ended_.due()) {
+            const auto found = all_.find(id);
+            if (found != all_.end()) subscribe(found->second);
+        }
     }
 
     void remove(uint64_t id) override {
@@ -122,6 +178,16 @@ class PvaClient final : public bp_client {
     }
 
   private:
+    void subscribe(const std::shared_ptr<Subscribed> &one) {
+        one->subscription.reset();
+        auto builder = context_.monitor(one->name);
+        builder.record("queueSize", one->size).maskConnected(false).maskDisconnected(false).syncCancel(false);
+        if (one->pipeline) builder.record("pipeline", true);
+        builder.event([one](client::Subscription &from) { one->drain(from); });
+        one->subscription = builder.exec();
+    }
+
+    Ended ended_;
     client::Context context_;
     std::unordered_map<uint64_t, std::shared_ptr<Subscribed>> all_;
 };
