@@ -1,7 +1,7 @@
 //! One PV of a source: what is known of it, and whether an update says something new.
 
 use crate::entry::{Entry, Protocol, Schema};
-use crate::limits::{AGE_MAX, AHEAD_MAX, REPEAT_BYTES_MAX};
+use crate::limits::{AGE_MAX, AHEAD_MAX, REPEAT_BYTES_MAX, RETRY_PAUSE};
 use crate::section::Plan;
 use crate::value::Update;
 use wire::ep01::ConnectionInfo;
@@ -62,6 +62,8 @@ pub(crate) struct Channel {
     pub(crate) link: ConnectionInfo,
     /// Since when.
     pub(crate) since: i64,
+    /// When it is subscribed again, where its server ended the subscription.
+    pub(crate) retry: Option<i64>,
     /// The connection that was sent last.
     pub(crate) said: ConnectionInfo,
     /// The time of the newest value, where one is known.
@@ -103,6 +105,7 @@ impl Channel {
             beside: 0,
             link: ConnectionInfo::NeverConnected,
             since: now,
+            retry: None,
             said: ConnectionInfo::Unknown,
             time: None,
             resumed: None,
@@ -135,6 +138,9 @@ impl Channel {
         if link == ConnectionInfo::Connected {
             self.is_fresh = true;
         }
+        let is_over = matches!(link, ConnectionInfo::RemoteError | ConnectionInfo::Finished);
+        let is_pva = self.entry.identity.protocol == Protocol::Pva;
+        self.retry = (is_over && is_pva).then(|| now.saturating_add(RETRY_PAUSE));
         if self.link != link {
             (self.link, self.since) = (link, now);
         }

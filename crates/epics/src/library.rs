@@ -316,6 +316,7 @@ fn update(raw: &RawUpdate, is_ca: bool) -> Update<'_> {
         text: text(&raw.text),
         alarm: text(&raw.alarm),
         units: text(&raw.units),
+        type_id: text(&raw.type_id),
         value: elements(&raw.value),
         columns: Columns {
             raw: columns,

@@ -36,6 +36,9 @@ pub(crate) const FULL_REST: i64 = 1_000_000;
 /// How long a connection waits for a value before it is reported without one, ns: most connect within a second.
 pub(crate) const CONNECT_PATIENCE: i64 = 2_000_000_000;
 
+/// Pause before a subscription is made again that a pvAccess server refused or ended, ns: PVXS does not try again.
+pub(crate) const RETRY_PAUSE: i64 = 5_000_000_000;
+
 /// Updates with an older time are skipped: 365.25 days, as the ESS forwarder has it, ns.
 pub(crate) const AGE_MAX: i64 = 31_557_600_000_000_000;
 

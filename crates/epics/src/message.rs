@@ -5,6 +5,7 @@ use crate::value::{Elements, Form, Kind, Named, Update, text};
 use std::borrow::Cow;
 use wire::ad00::{Ad00, Attribute, Head};
 use wire::al00::{self, Al00, Severity};
+use wire::bppv::{self, PvValue};
 use wire::ep01::{self, ConnectionInfo, Ep01};
 use wire::f142::{self, AlarmSeverity, AlarmStatus, F142};
 use wire::f144::{self, F144};
@@ -102,7 +103,7 @@ impl Maker {
             Schema::Senv => self.table(pv, update, number, false),
             Schema::Tdct => self.tdct(pv, update, time, number),
             Schema::Ad00 => self.ad00(pv, update, time, number),
-            Schema::Bppv => Ok(Made::Unfit(TYPE)),
+            Schema::Bppv => self.bppv(pv, update, time),
             Schema::None | Schema::Auto => Ok(Made::Nothing),
         };
         made.unwrap_or(Made::Unfit(TYPE))
@@ -200,6 +201,15 @@ impl Maker {
         let timestamps = Array::from(&self.counts);
         tdct::write(&mut self.bytes, &Tdct { name: pv, timestamps, sequence_counter: number })?;
         Ok(Made::Message { schema: tdct::ID, time })
+    }
+
+    /// A structure as it came.
+    fn bppv<'u>(&mut self, pv: &str, update: &Update<'u>, time: i64) -> Result<Made<'u>, Error> {
+        let data = Numbers::new(DType::UInt8, update.value.bytes).and_then(|bytes| bytes.typed());
+        let Some(data) = data.filter(|_| update.form == Form::Other) else { return Ok(Made::Unfit(TYPE)) };
+        let type_id = text(update.type_id);
+        bppv::write(&mut self.bytes, &PvValue { source_name: pv, timestamp: time, type_id: &type_id, data })?;
+        Ok(Made::Message { schema: bppv::ID, time })
     }
 
     /// The head of a frame. With a codec its pixels are bytes in one dimension, and attributes say what they were.

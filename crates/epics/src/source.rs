@@ -120,6 +120,12 @@ impl Open {
         // The clock of the machine may have been set back.
         if now >= self.look || self.look.saturating_sub(now) > LOOK_PAUSE {
             let is_done = self.pvs.look(now, out)?;
+            for (pv, id) in std::mem::take(&mut self.pvs.ended) {
+                self.links.remove(Protocol::Pva, id);
+                if let Err(why) = self.links.add(&self.plan, Protocol::Pva, id, &pv)? {
+                    self.pvs.refuse(id, why);
+                }
+            }
             if !self.pvs.pending.is_empty() {
                 return Ok(Step::At(now + FULL_REST));
             }

@@ -113,6 +113,7 @@ pub(crate) struct Update<'a> {
     pub(crate) text: &'a [u8],
     pub(crate) alarm: &'a [u8],
     pub(crate) units: &'a [u8],
+    pub(crate) type_id: &'a [u8],
     pub(crate) value: Elements<'a>,
     /// Columns of a table, attributes of a frame.
     pub(crate) columns: Columns<'a>,
@@ -135,6 +136,7 @@ impl Update<'_> {
             text: &[],
             alarm: &[],
             units: &[],
+            type_id: &[],
             value: Elements::default(),
             columns: Columns::default(),
             frame: Frame::default(),

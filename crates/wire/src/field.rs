@@ -131,6 +131,7 @@ impl<'a> Message<'a> {
             Message::Un00(m) => m.fields(),
             Message::Wrdn(m) => m.fields(),
             Message::X5f2(m) => m.fields(),
+            Message::Bppv(m) => m.fields(),
             Message::Bprn(m) => vec![
                 ("name", Text(m.name)),
                 ("id", Uuid(m.id)),

@@ -50,6 +50,7 @@ pub mod bpct;
 pub mod bpdn;
 pub mod bpgp;
 pub mod bpgr;
+pub mod bppv;
 pub mod bprn;
 pub mod bpst;
 pub mod bptk;

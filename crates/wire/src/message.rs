@@ -83,6 +83,7 @@ messages! {
     Bpdn = bpdn::Answer, _ => None;
     Bpgp = bpgp::Gap, m => Some(m.from);
     Bpgr = bpgr::Group, m => Some(m.time);
+    Bppv = bppv::PvValue, m => Some(m.timestamp);
     Bprn = bprn::Run, m => Some(m.time);
     Bpst = bpst::Status, m => Some(m.time);
     Bptk = bptk::Task, _ => None;

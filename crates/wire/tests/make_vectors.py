@@ -182,6 +182,7 @@ OWN = {
     "bpct": [("command", "text"), ("arguments", "text"), ("from", "text"), ("time", "i64"), ("answer", "text")],
     "bpst": [("stage", "text"), ("time", "i64"), ("json", "text")],
     "bpgr": [("first", "u64"), ("count", "u32"), ("missing", "u32s"), ("time", "i64"), ("members", "u64s")],
+    "bppv": [("source_name", "text"), ("timestamp", "i64"), ("type_id", "text"), ("data", "u8s")],
     "bptk": TASK,
     "bpdn": [
         ("task", {"table": TASK}),
@@ -920,6 +921,9 @@ def ours():
     group = {"first": 2**40, "count": 3, "missing": array([1, 4], "uint32"), "time": T}
     group["members"] = array([2**40, 2**40 + 2, 2**40 + 3], "uint64")
     save("bpgr", own("bpgr", group), group)
+    value = {"source_name": "LAB:THING", "timestamp": T, "type_id": "facility:thing/1.0"}
+    value["data"] = array([128, 0, 1, 255], "uint8")
+    save("bppv", own("bppv", value), value)
     task = {
         "command": "",
         "number": 2**40,

@@ -45,6 +45,8 @@ pub(crate) struct Pvs {
     fakes: Option<Fakes>,
     /// Connections of removed PVs that are not sent yet: the origin and the name.
     removed: Vec<(usize, String)>,
+    /// Subscriptions that are to be made again: name and id.
+    pub(crate) ended: Vec<(String, u64)>,
     /// The next place that is looked at.
     cursor: usize,
     /// Values and alarms that came.
@@ -422,7 +424,10 @@ impl Pvs {
     }
 
     fn look_at(&mut self, at: usize, now: i64, out: &mut dyn Outlet) -> Result<(), Fault> {
-        let Some(channel) = &self.slots[at].channel else { return Ok(()) };
+        let Some(channel) = &mut self.slots[at].channel else { return Ok(()) };
+        if channel.retry.take_if(|retry| *retry <= now).is_some() {
+            self.ended.push((channel.entry.identity.pv.clone(), channel.id));
+        }
         if channel.said != channel.link && now.saturating_sub(channel.since) > CONNECT_PATIENCE {
             self.say(at, now, out)?;
         }

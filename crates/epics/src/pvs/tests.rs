@@ -300,3 +300,37 @@ fn tables_and_choppers_become_samples_and_times() {
     let ticked = wire::tdct::read(&out.payloads[1]).unwrap();
     assert_eq!(ticked.timestamps.to_vec(), [NOW as u64 + 5, NOW as u64 + 7]);
 }
+
+#[test]
+fn a_subscription_that_its_server_ended_is_made_again() {
+    let (mut pvs, ids) = pvs(&[json!("A"), json!("ca:B")], &plan(&[]));
+    let mut out = Recorder::default();
+    for (id, what) in ids.iter().zip([What::Finished, What::Refused]) {
+        pvs.take(&Update { text: b"no", ..Update::of(*id, what) }, NOW, &mut out).unwrap();
+    }
+    pvs.look(NOW + 4 * SECOND, &mut out).unwrap();
+    assert_eq!(pvs.ended, []);
+    for _ in 0..2 {
+        pvs.look(NOW + 5 * SECOND, &mut out).unwrap();
+        // libca tries again by itself.
+        assert_eq!(pvs.ended, [("A".to_owned(), ids[0])]);
+    }
+}
+
+#[test]
+fn structures_are_kept_as_they_came() {
+    let (mut pvs, ids) = pvs(&[json!("A")], &quiet());
+    let mut out = Recorder::default();
+    let bytes = Elements { kind: Kind::Number(DType::UInt8), count: 3, bytes: &[128, 1, 2] };
+    let thing = Update {
+        form: Form::Other,
+        has_value: true,
+        type_id: b"facility:thing/1.0",
+        value: bytes,
+        ..Update::of(ids[0], What::Value)
+    };
+    pvs.take(&thing, NOW, &mut out).unwrap();
+    assert_eq!(out.take(), [row("A", 0, "bppv")]);
+    let read = wire::bppv::read(&out.payloads[0]).unwrap();
+    assert_eq!((read.timestamp, read.type_id, read.data.bytes()), (NOW, "facility:thing/1.0", &[128, 1, 2][..]));
+}
