@@ -7,7 +7,7 @@ mod ess;
 mod reference;
 mod values;
 
-pub use ess::{Ess, EssService, EssWriter};
+pub use ess::{Ess, EssForwarder, EssService, EssWriter};
 pub use reference::{leaves, reference};
 
 use crate::edges::Speed;

@@ -34,8 +34,10 @@ pub fn run(registry: &Registry) -> ExitCode {
         Err(asked) => return printed(asked.print().map(|()| ExitCode::SUCCESS)),
     };
     if let Verb::Ess(asked) = &cli.verb {
-        let cli::EssService::Writer(asked) = &asked.service;
-        return ended(ess_writer(asked));
+        return ended(match &asked.service {
+            cli::EssService::Writer(asked) => ess_writer(asked),
+            cli::EssService::Forwarder(asked) => ess_forwarder(asked),
+        });
     }
     log("warn");
     // These work with threads that write to stderr too: no lock is held meanwhile.
@@ -80,16 +82,41 @@ pub fn run(registry: &Registry) -> ExitCode {
 
 /// `beamport ess writer`: its options also say how much is logged.
 fn ess_writer(asked: &cli::EssWriter) -> Result<ExitCode, Fault> {
-    let here = std::env::current_dir().map_err(|error| Fault::io("cannot find the current folder", &error))?;
-    let options = ess::WriterOptions::read(&asked.given, &here)?;
+    let options = ess::WriterOptions::read(&asked.given, &here()?)?;
     log(options.level.map_or("warn", ess::Level::word));
     options.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-    let me = std::env::current_exe().map_err(|error| Fault::io("our own program cannot be found", &error))?;
+    let programs = programs()?;
     if cfg!(feature = "kafka") {
         mover::version()?;
         warn_of_room(options.memory);
     }
-    ess::writer(&options, &ess::Programs { nexus: me.with_file_name("beamport-nexus"), beamport: me })
+    ess::writer(&options, &programs)
+}
+
+/// `beamport ess forwarder`: the same.
+fn ess_forwarder(asked: &cli::EssForwarder) -> Result<ExitCode, Fault> {
+    let options = ess::ForwarderOptions::read(&asked.given, &|name| std::env::var(name).ok(), &here()?)?;
+    let level = options.level.map_or("warn", ess::Level::word);
+    match &options.log_file {
+        None => log(level),
+        Some(file) => {
+            let opened = std::fs::File::options().create(true).append(true).open(file);
+            let cannot = |error| Fault::io(format!("cannot write the log `{}`", file.display()), &error);
+            log_to(level, std::sync::Mutex::new(opened.map_err(cannot)?), false);
+        }
+    }
+    options.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    ess::forwarder(&options, &programs()?)
+}
+
+fn here() -> Result<std::path::PathBuf, Fault> {
+    std::env::current_dir().map_err(|error| Fault::io("cannot find the current folder", &error))
+}
+
+/// The programs that a service starts: those beside this one.
+fn programs() -> Result<ess::Programs, Fault> {
+    let me = std::env::current_exe().map_err(|error| Fault::io("our own program cannot be found", &error))?;
+    Ok(ess::Programs { nexus: me.with_file_name("beamport-nexus"), beamport: me })
 }
 
 /// Warns where /dev/shm cannot hold what a job may take.
@@ -102,9 +129,17 @@ fn warn_of_room(memory: u64) {
 
 /// Text for people goes to stderr; `RUST_LOG` chooses how much, otherwise `level`.
 fn log(level: &str) {
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| level.into());
     let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(colours);
+    log_to(level, io::stderr, colours);
+}
+
+fn log_to(
+    level: &str,
+    writer: impl for<'w> tracing_subscriber::fmt::MakeWriter<'w> + Send + Sync + 'static,
+    colours: bool,
+) {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| level.into());
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_ansi(colours);
     // A log that cannot be written is no reason to stop.
     let _ = log.with_target(false).log_internal_errors(false).try_init();
 }

@@ -3,10 +3,16 @@
 //! Whatever the bytes are, [`read_change`] returns. A stream of a command that is wrong is skipped and named; the
 //! others of the command hold.
 
-#[cfg(test)]
+#[cfg(any(feature = "client", test))]
 mod entries;
-#[cfg(test)]
+#[cfg(feature = "client")]
+mod kept;
+#[cfg(feature = "client")]
+mod service;
+#[cfg(any(feature = "client", test))]
 mod status;
+#[cfg(feature = "client")]
+mod topics;
 
 use crate::command::Mistake;
 use crate::limits::{CHANNEL_BYTES_MAX, STREAMS_MAX};
@@ -16,6 +22,8 @@ use std::collections::BTreeSet;
 use wire::fc00::{self, UpdateType};
 use wire::rf5k;
 
+#[cfg(feature = "client")]
+pub(crate) use service::run;
 pub use wire::fc00::Protocol;
 
 /// What the values of a PV are sent as: the words of the ESS forwarder, and `ad00` and `un00`.
@@ -171,7 +179,11 @@ fn valid<'a, T>(
     for (at, stream) in streams.iter().enumerate() {
         match make(stream) {
             Ok(one) => made.push(one),
-            Err(mistake) => skipped.push(Mistake { pointer: format!("streams/{at}/{}", mistake.pointer), ..mistake }),
+            Err(Mistake { pointer, what, hint }) => {
+                let what =
+                    if stream.channel.is_empty() { what } else { format!("`{}`: {what}", shortened(stream.channel)) };
+                skipped.push(Mistake { pointer: format!("streams/{at}/{pointer}"), what, hint });
+            }
         }
     }
     made
@@ -183,11 +195,11 @@ fn wrong_channel(channel: &str) -> Option<Mistake> {
     let cause = if channel.is_empty() {
         "it is empty".to_owned()
     } else if channel.len() > CHANNEL_BYTES_MAX {
-        format!("`{}` has more than {CHANNEL_BYTES_MAX} bytes", shortened(channel))
+        format!("it has more than {CHANNEL_BYTES_MAX} bytes")
     } else if channel.chars().any(|c| c.is_control() || c.is_whitespace() || ['*', '?'].contains(&c)) {
-        format!("`{}` has a space, a control character or a wildcard", shortened(channel))
+        "it has a space, a control character or a wildcard".to_owned()
     } else if life.is_some_and(|number| number.bytes().all(|b| b.is_ascii_digit())) {
-        format!("`{}` ends in `#` and a number", shortened(channel))
+        "it ends in `#` and a number".to_owned()
     } else {
         return None;
     };

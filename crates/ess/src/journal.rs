@@ -123,7 +123,7 @@ fn sync(folder: &Path) -> io::Result<()> {
 }
 
 /// Puts a file in place, whole or not at all.
-fn put(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn put(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let new = folder.join(format!("{name}.new"));
     let mut file = File::create(&new)?;
     file.write_all(bytes)?;
@@ -133,7 +133,7 @@ fn put(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Reads a plain file of bounded size. Pipes and devices are refused: opening one may wait for ever.
-fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+pub(crate) fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let kind = fs::symlink_metadata(path)?;
     if !kind.is_file() || kind.len() > most {
         return Err(io::Error::new(ErrorKind::InvalidData, "it is not a regular file of this size"));

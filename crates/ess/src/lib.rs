@@ -64,6 +64,24 @@ pub fn writer(options: &WriterOptions, programs: &Programs) -> Result<ExitCode, 
     #[cfg(not(feature = "client"))]
     let _ = (options, programs);
     #[cfg(not(feature = "client"))]
-    Err(Fault::new("the file writer cannot start", "this beamport was built without Kafka")
-        .hint("`pip install .` builds it with Kafka, as does `cargo build` with `--features kafka`"))
+    Err(unbuilt("the file writer"))
+}
+
+/// Runs the forwarder until a signal ends it.
+///
+/// # Errors
+/// What keeps it from starting.
+pub fn forwarder(options: &ForwarderOptions, programs: &Programs) -> Result<ExitCode, Fault> {
+    #[cfg(feature = "client")]
+    return forward::run(options, programs);
+    #[cfg(not(feature = "client"))]
+    let _ = (options, programs);
+    #[cfg(not(feature = "client"))]
+    Err(unbuilt("the forwarder"))
+}
+
+#[cfg(not(feature = "client"))]
+fn unbuilt(service: &str) -> Fault {
+    Fault::new(format!("{service} cannot start"), "this beamport was built without Kafka")
+        .hint("`pip install .` builds it with Kafka, as does `cargo build` with `--features kafka`")
 }

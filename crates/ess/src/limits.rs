@@ -15,15 +15,15 @@ pub(crate) const STREAMS_MAX: usize = 20_000;
 pub(crate) const CHANNEL_BYTES_MAX: usize = 500;
 
 /// Bytes of a request to the source of a forwarder: those of the control socket, with room for what surrounds it.
-#[cfg(test)]
+#[cfg(any(feature = "client", test))]
 pub(crate) const REQUEST_BYTES_MAX: usize = 60 << 10;
 
 /// How long the forwarder keeps what Kafka has taken, to look at it.
-#[cfg(test)]
+#[cfg(any(feature = "client", test))]
 pub(crate) const TAKEN_AGE: Duration = Duration::from_secs(3600);
 
 /// Free space that the stream of a forwarder leaves on its disk.
-#[cfg(test)]
+#[cfg(any(feature = "client", test))]
 pub(crate) const TAKEN_FREE: u64 = 1 << 30;
 
 /// Least time after which the forwarder sends a value again: that of the source.
@@ -180,3 +180,23 @@ pub(crate) const LATE_PATIENCE: Duration = Duration::from_secs(10);
 /// Undelivered messages above which no status is sent: an old one is of no use when the brokers are back.
 #[cfg(feature = "client")]
 pub(crate) const PENDING_MAX: usize = 16;
+
+/// Time between two status messages of the forwarder: that of today's, which clients expect.
+#[cfg(feature = "client")]
+pub(crate) const STATUS_PAUSE: Duration = Duration::from_secs(4);
+
+/// A mover that has run for so long is started again at once when it ends.
+#[cfg(feature = "client")]
+pub(crate) const STEADY: Duration = Duration::from_secs(10);
+
+/// Streams of a command that are skipped and logged one by one.
+#[cfg(feature = "client")]
+pub(crate) const SKIPPED_MAX: usize = 20;
+
+/// Messages of the storage topic that are read back for a valid one, at first; then so many times more.
+#[cfg(feature = "client")]
+pub(crate) const STORED_BACK: u64 = 16;
+
+/// How long the next message of the storage topic is waited for.
+#[cfg(feature = "client")]
+pub(crate) const STORED_PATIENCE: Duration = Duration::from_secs(3);

@@ -46,19 +46,37 @@ impl Mover {
         let fault = |e: io::Error| Fault::io(format!("cannot start `beamport up` in `{}`", folder.display()), &e);
         let report = File::create(folder.join(REPORT)).map_err(fault)?;
         let said = File::create(folder.join(SAID)).map_err(fault)?;
-        let mut command = Command::new(program);
-        command.arg("up").arg(folder.join(JOB_FILE)).args(["--json", "--parent", &std::process::id().to_string()]);
-        command.envs(environment.iter().map(|(name, value)| (name, value))).env_remove("BEAMPORT_DATA");
-        // Ctrl-C in the terminal of the service is not meant for it.
-        command.stdin(Stdio::null()).stdout(report).stderr(said).process_group(0);
+        let mut command = command(program, environment, &folder.join(JOB_FILE));
+        command.arg("--json").stdout(report).stderr(said);
         Ok(Self { child: command.spawn().map_err(fault)?, folder: folder.to_owned() })
+    }
+
+    /// Starts it for a file without runs, whose faults go to the log of the service.
+    pub(crate) fn serve(program: &Path, environment: &[(String, String)], file: &Path) -> Result<Self, Fault> {
+        let fault = |e: io::Error| Fault::io(format!("cannot start `beamport up {}`", file.display()), &e);
+        let child = command(program, environment, file).stdout(Stdio::null()).spawn().map_err(fault)?;
+        Ok(Self { child, folder: PathBuf::new() })
+    }
+
+    /// Its exit status, if it has ended.
+    pub(crate) fn exited(&mut self) -> Result<Option<ExitStatus>, Fault> {
+        self.child.try_wait().map_err(|e| Fault::io("cannot wait for `beamport up`", &e))
     }
 
     /// How it ended, if it has.
     pub(crate) fn ended(&mut self, run: &str) -> Result<Option<Ended>, Fault> {
-        let status = self.child.try_wait().map_err(|e| Fault::io("cannot wait for `beamport up`", &e))?;
-        Ok(status.map(|status| judged(&self.folder, run, status)))
+        Ok(self.exited()?.map(|status| judged(&self.folder, run, status)))
     }
+}
+
+/// `beamport up` of a file. It ends with this process.
+fn command(program: &Path, environment: &[(String, String)], file: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.arg("up").arg(file).args(["--parent", &std::process::id().to_string()]);
+    command.envs(environment.iter().map(|(name, value)| (name, value))).env_remove("BEAMPORT_DATA");
+    // Ctrl-C in the terminal of the service is not meant for it.
+    command.stdin(Stdio::null()).process_group(0);
+    command
 }
 
 impl Drop for Mover {

@@ -46,7 +46,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    fn listen() -> Result<Self, Fault> {
+    pub(crate) fn listen() -> Result<Self, Fault> {
         let signals = Self::default();
         let listen = || {
             for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {

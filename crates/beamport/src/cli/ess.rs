@@ -1,11 +1,15 @@
-//! `beamport ess writer`: the options of the crate `ess` as flags.
+//! `beamport ess writer` and `beamport ess forwarder`: the options of the crate `ess` as flags.
 
 use clap::{ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, Subcommand};
-use ess::{Given, OPTIONS};
+use ess::Given;
 
-const EXAMPLES: &str = "Examples:
+const WRITER_EXAMPLES: &str = "Examples:
   beamport ess writer --brokers localhost:9092 --job-pool-topic pool --command-status-topic status
   beamport ess writer --config-file writer.ini --data /var/lib/beamport";
+
+const FORWARDER_EXAMPLES: &str = "Examples:
+  beamport ess forwarder --config-topic k/commands --status-topic k/status --output-broker k
+  beamport ess forwarder --config-file forwarder.ini --data /var/lib/beamport";
 
 /// `beamport ess`
 #[derive(Debug, Args)]
@@ -19,52 +23,83 @@ pub struct Ess {
 #[derive(Debug, Subcommand)]
 pub enum EssService {
     /// Write NeXus files of jobs from Kafka, with the flags, topics and commands of kafka-to-nexus
-    #[command(version, display_name = "beamport", after_help = EXAMPLES)]
+    #[command(version, display_name = "beamport", after_help = WRITER_EXAMPLES)]
     Writer(EssWriter),
+    /// Send EPICS process variables to Kafka, with the flags, topics and commands of the ESS forwarder
+    #[command(version, display_name = "beamport", after_help = FORWARDER_EXAMPLES)]
+    Forwarder(EssForwarder),
 }
 
-/// `beamport ess writer`: what was typed; the crate `ess` reads it.
-#[derive(Debug)]
-pub struct EssWriter {
-    /// Values by option.
-    pub given: Given,
-}
+/// Makes the arguments of a service from its table of options: what was typed is read by the crate `ess`.
+macro_rules! service {
+    ($(#[$about:meta])* $name:ident, $options:ident) => {
+        $(#[$about])*
+        #[derive(Debug)]
+        pub struct $name {
+            /// Values by option.
+            pub given: Given,
+        }
 
-impl Args for EssWriter {
-    fn augment_args(command: Command) -> Command {
-        let arg = |option: &ess::Opt| {
-            let arg = clap::Arg::new(option.name).long(option.name).value_name(option.value).help(option.about);
-            let arg = match option.short {
-                Some(letter) => arg.short(letter),
-                None => arg,
-            };
-            let arg = match option.default {
-                "" => arg,
-                default => arg.default_value(default),
-            };
-            match option.many {
-                true => arg.num_args(1..).allow_negative_numbers(true).action(ArgAction::Append),
-                false => arg.overrides_with(option.name),
+        impl Args for $name {
+            fn augment_args(command: Command) -> Command {
+                command.args(ess::$options.iter().map(arg))
             }
-        };
-        command.args(OPTIONS.iter().map(arg))
-    }
 
-    fn augment_args_for_update(command: Command) -> Command {
-        Self::augment_args(command)
+            fn augment_args_for_update(command: Command) -> Command {
+                Self::augment_args(command)
+            }
+        }
+
+        impl FromArgMatches for $name {
+            fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+                Ok(Self { given: given(matches, &ess::$options) })
+            }
+
+            fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+                *self = Self::from_arg_matches(matches)?;
+                Ok(())
+            }
+        }
+    };
+}
+
+service!(
+    /// `beamport ess writer`
+    EssWriter, OPTIONS
+);
+service!(
+    /// `beamport ess forwarder`
+    EssForwarder, FORWARDER_OPTIONS
+);
+
+fn arg(option: &ess::Opt) -> clap::Arg {
+    let arg = clap::Arg::new(option.name).long(option.name).help(option.about);
+    let arg = match option.short {
+        Some(letter) => arg.short(letter),
+        None => arg,
+    };
+    if option.value.is_empty() {
+        return arg.action(ArgAction::SetTrue);
+    }
+    let arg = arg.value_name(option.value);
+    let arg = match option.default {
+        "" => arg,
+        default => arg.default_value(default),
+    };
+    match option.many {
+        true => arg.num_args(1..).allow_negative_numbers(true).action(ArgAction::Append),
+        false => arg.overrides_with(option.name),
     }
 }
 
-impl FromArgMatches for EssWriter {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
-        let typed = |name: &str| matches.value_source(name) == Some(clap::parser::ValueSource::CommandLine);
-        let values = |name: &str| matches.get_many::<String>(name).into_iter().flatten().cloned().collect();
-        let names = OPTIONS.iter().map(|option| option.name).filter(|name| typed(name));
-        Ok(Self { given: names.map(|name| (name.to_owned(), values(name))).collect() })
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
-    }
+/// What was typed, by option; of one without a value `true`.
+fn given(matches: &ArgMatches, options: &[ess::Opt]) -> Given {
+    let typed = options
+        .iter()
+        .filter(|option| matches.value_source(option.name) == Some(clap::parser::ValueSource::CommandLine));
+    let values = |option: &ess::Opt| match option.value {
+        "" => vec!["true".to_owned()],
+        _ => matches.get_many::<String>(option.name).into_iter().flatten().cloned().collect(),
+    };
+    typed.map(|option| (option.name.to_owned(), values(option))).collect()
 }

@@ -15,6 +15,9 @@ use settings::units::{duration_text, size_text};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+/// Name of the instrument file.
+#[cfg(feature = "client")]
+pub(crate) const FORWARDER_FILE: &str = "forwarder.toml";
 /// Name of the source in it.
 pub(crate) const SOURCE: &str = "pvs";
 

@@ -92,14 +92,14 @@ fn streams_that_are_wrong_are_skipped_and_named() {
     assert_eq!(names(&streams), ["A f144 motion", "Z ad00 motion"]);
     let expected = [
         "streams/1/channel: it is empty",
-        "streams/2/topic: it is empty",
-        "streams/3/schema: unknown word `f145`",
-        "streams/4/topic: `a/b` is not a topic name",
-        "streams/5/channel: `E*` has a space, a control character or a wildcard",
-        "streams/6/schema: unknown word `nttable_se00`",
+        "streams/2/topic: `B`: it is empty",
+        "streams/3/schema: `C`: unknown word `f145`",
+        "streams/4/topic: `D`: `a/b` is not a topic name",
+        "streams/5/channel: `E*`: it has a space, a control character or a wildcard",
+        "streams/6/schema: `F`: unknown word `nttable_se00`",
         "streams/7/channel: ",
-        "streams/8/channel: `G#2` ends in `#` and a number",
-        "streams/9/schema: ",
+        "streams/8/channel: `G#2`: it ends in `#` and a number",
+        "streams/9/schema: `H`: ",
     ];
     assert_eq!(skipped.len(), expected.len(), "{skipped:#?}");
     for (text, part) in skipped.iter().zip(expected) {

@@ -46,7 +46,7 @@ pub static FORWARDER_OPTIONS: [Opt; 20] = [
         ..opt(CONFIG_FILE, "FILE", "", "ini file with any of these options; flags and environment win")
     },
     opt("data", "DIR", "", "Folder of the streams [default: BEAMPORT_DATA, else ./beamport-data/forwarder]"),
-    opt("fake-pv-period", "MS", "1000", "Time between two values of a simulated PV"),
+    opt("fake-pv-period", "MS", "1000", "Accepted for compatibility: simulated PVs change once a second"),
     unused("grafana-carbon-address", "HOST:PORT", "metrics are in the status messages and in `beamport top`"),
     unused("statistics-update-interval", "SECONDS", "metrics are in the status messages and in `beamport top`"),
     unused("graylog-logger-address", "HOST:PORT", "the log is written to stderr, or to `--log-file`"),
