@@ -7,6 +7,7 @@ Times are printed, never asserted; HANG_S is a guard against hanging only, more 
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -82,6 +83,17 @@ def kafka(kafka_node):
     if kafka_node.process is None or kafka_node.process.poll() is not None:
         kafka_node.start()
     return kafka_node
+
+
+@pytest.fixture
+def facility(lab, nexus, kafka, request):
+    """A facility with topics of its own, for `beamport ess writer`."""
+    from ess_facility import Facility
+
+    name = re.sub(r"\W", "_", request.node.name.removeprefix("test_")[:60])
+    facility = Facility(lab, kafka, name)
+    yield facility
+    facility.close()
 
 
 @pytest.fixture

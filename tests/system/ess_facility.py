@@ -4,6 +4,7 @@ Every command is built, and every answer is read, by ess-streaming-data-types.
 """
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -14,7 +15,7 @@ from pathlib import Path
 import h5py
 from confluent_kafka import Consumer, TopicPartition
 from conftest import HANG_S, Lab, until
-from kafka_node import Node
+from kafka_node import Cluster
 from stream_files import streams
 from streaming_data_types import (
     deserialise_answ,
@@ -53,7 +54,7 @@ def structure(topic: str) -> dict:
 class Facility:
     """Topics of one test, writers that serve them, and all that was heard."""
 
-    def __init__(self, lab: Lab, kafka: Node, name: str):
+    def __init__(self, lab: Lab, kafka: Cluster, name: str):
         self.lab = lab
         self.kafka = kafka
         self.pool = kafka.topic(f"{name}_pool")
@@ -64,24 +65,27 @@ class Facility:
         self.files.mkdir()
         self.data = lab.folder / "writer"
         properties = {"bootstrap.servers": kafka.address, "group.id": "nicos", "enable.auto.commit": False}
+        properties |= {"receive.message.max.bytes": 2147483647}
         self.consumer = Consumer(properties | {"log_level": 0})
         self.consumer.assign([TopicPartition(topic, 0, 0) for topic in (self.status, self.control)])
         self.heard: list[tuple[str, bytes, object]] = []
         self.writers: list[subprocess.Popen] = []
         self.sent = 0
 
-    def writer(self, *more, ready: bool = True) -> subprocess.Popen:
+    def writer(
+        self, *more, ready: bool = True, brokers: str | None = None, interval: str = "500ms"
+    ) -> subprocess.Popen:
         """A started writer; it serves the pool once it has said that it is idle, or writes a job."""
         before = len(self.all(b"x5f2"))
         process = self.lab.popen(
             "ess",
             "writer",
-            *("--brokers", self.kafka.address),
+            *("--brokers", brokers or self.kafka.address),
             *("--job-pool-topic", self.pool),
             *("--command-status-topic", self.status),
             *("--hdf-output-prefix", self.files),
             *("--hdf-template-prefix", self.files),
-            *("--status-master-interval", "500ms"),
+            *("--status-master-interval", interval),
             *("--memory", "64 MiB"),
             # A member that was killed is missed sooner than by default.
             *("-X", "session.timeout.ms", "2000", "heartbeat.interval.ms", "500"),
@@ -180,7 +184,8 @@ class Facility:
         with h5py.File(self.files / name) as file:
             bank, log = file["entry/bank"], file["entry/temperature"]
             events = sorted(zip(bank["event_time_zero"][:].tolist(), bank["event_index"][:].tolist(), strict=True))
-            assert [time for time, _ in events] == times
+            found = [time for time, _ in events]
+            assert found == times, f"lost {sorted(set(times) - set(found))}, not sent {sorted(set(found) - set(times))}"
             assert sorted(bank["event_time_offset"][:].tolist()) == sorted(
                 n + k for n in range(first, first + len(times)) for k in (0, 1)
             )
@@ -199,8 +204,8 @@ class Facility:
         process.send_signal(signal.SIGTERM)
         assert process.wait(HANG_S) == 0, self.said(process)
 
-    def processes(self, verb: str) -> list[int]:
-        """Processes below the writers whose first word is `verb`: `up` is a mover, `write` writes a file."""
+    def processes(self, verb: str | None = None) -> list[int]:
+        """Processes of the writers, or those below them whose first word is `verb`: `up` is a mover, `write` writes a file."""
         above, verbs = {}, {}
         for folder in Path("/proc").iterdir():
             if folder.name.isdigit():
@@ -219,7 +224,30 @@ class Facility:
                 pid = above[pid]
             return False
 
-        return [pid for pid in above if verbs[pid] == [verb.encode()] and is_mine(pid)]
+        return [pid for pid in above if (verb is None or verbs[pid] == [verb.encode()]) and is_mine(pid)]
+
+    def memory(self) -> int:
+        """Bytes of memory that the processes of the writers hold, and the streams of their jobs."""
+        held = 0
+        for pid in self.processes():
+            try:
+                (line,) = re.findall(r"^RssAnon:\s*(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.M)
+                held += int(line) * 1024
+            except (OSError, ValueError):
+                # It has ended.
+                continue
+        for folder in self.data.glob("jobs/*/streams"):
+            for stream in streams(folder, True):
+                for file in stream.live.rglob("*"):
+                    try:
+                        held += file.stat().st_blocks * 512
+                    except OSError:
+                        continue
+        return held
+
+    def told(self, since: int = 0) -> list[dict]:
+        """What the status on the control topic said, from the message `since` on."""
+        return [json.loads(message.status_json) for message in self.all(b"x5f2", self.control)[since:]]
 
     def close(self):
         self.consumer.close()

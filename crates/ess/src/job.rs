@@ -217,7 +217,12 @@ impl<'a> Job<'a> {
             if Instant::now() >= self.next_status {
                 self.send_status();
             }
-            if self.entry.record.step == Step::Accepted && self.host.sender.flush(Duration::ZERO).unwrap_or(true) {
+            // Takes the reports of the brokers too: without them a delivered status stays pending.
+            let is_delivered = self.host.sender.flush(Duration::ZERO).unwrap_or_else(|fault| {
+                tracing::warn!("job {}: {fault}", self.start.job_id);
+                true
+            });
+            if self.entry.record.step == Step::Accepted && is_delivered {
                 self.step(Step::Running)?;
             }
         }
