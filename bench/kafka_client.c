@@ -7,6 +7,11 @@
  *   kafka_client produce BROKERS TOPIC BYTES COUNT [KEY=VALUE]  sends COUNT messages; all are acknowledged then
  *   kafka_client consume BROKERS TOPIC COUNT [KEY=VALUE]        reads COUNT messages, each byte once; prints SECONDS
  *   kafka_client watch   BROKERS TOPIC COUNT                    waits until the topic has COUNT messages; prints SECONDS
+ *   kafka_client send    BROKERS TOPIC [KEY=VALUE]              sends what stdin has; all is acknowledged at its end
+ *   kafka_client receive BROKERS TOPIC [KEY=VALUE]              prints all messages of the topic, and waits for more
+ *
+ * `send` and `receive` have a frame for each message: its length (32 bits), for `send` then its time (64 bits, ms since
+ * 1970), its bytes; numbers are those of this machine.
  *
  * SECONDS are those of COUNT messages, measured from the first hundredth to the last. */
 #include <stdint.h>
@@ -28,6 +33,8 @@ typedef struct {
     void *private;
 } message_t;
 enum { PRODUCER = 0, CONSUMER = 1, QUEUE_FULL = -184, PARTITION_EOF = -191, OFFSET_BEGINNING = -2, F_COPY = 2 };
+/* What the arguments of `rd_kafka_producev` are. */
+enum { END, TOPIC, PARTITION = 3, VALUE, FLAGS = 7, TIMESTAMP };
 enum { BATCH = 1024, PATIENCE_S = 600, ANSWER_MS = 60000 };
 
 void *rd_kafka_conf_new(void);
@@ -40,6 +47,7 @@ int rd_kafka_last_error(void);
 int rd_kafka_poll(void *, int);
 int rd_kafka_flush(void *, int);
 int rd_kafka_produce(void *, int32_t, int, void *, size_t, const void *, size_t, void *);
+int rd_kafka_producev(void *, ...);
 int rd_kafka_consume_start(void *, int32_t, int64_t);
 ssize_t rd_kafka_consume_batch(void *, int32_t, int, message_t **, size_t);
 void rd_kafka_message_destroy(message_t *);
@@ -146,6 +154,45 @@ static void consume(void *client, const char *name, int64_t count) {
     }
 }
 
+static void send_all(void *client, const char *name) {
+    unsigned char *payload = NULL;
+    int64_t sent = 0, time;
+    uint32_t bytes, room = 0;
+    while (fread(&bytes, sizeof bytes, 1, stdin) == 1) {
+        if (bytes > room && !(payload = realloc(payload, room = bytes))) fail("send", "no memory");
+        if (fread(&time, sizeof time, 1, stdin) != 1 || fread(payload, 1, bytes, stdin) != bytes) fail("send", "half a frame");
+        int code;
+        while ((code = rd_kafka_producev(client, TOPIC, name, PARTITION, 0, VALUE, payload, (size_t)bytes, FLAGS, F_COPY,
+                                         TIMESTAMP, time, END)) == QUEUE_FULL)
+            rd_kafka_poll(client, 1);
+        check("send", code);
+        sent++;
+        rd_kafka_poll(client, 0);
+        alarm(PATIENCE_S);
+    }
+    check("flush", rd_kafka_flush(client, PATIENCE_S * 1000));
+    if (delivered != sent) fail("send", "not all messages were delivered");
+}
+
+static void receive(void *client, const char *name) {
+    static message_t *batch[BATCH];
+    void *topic = rd_kafka_topic_new(client, name, NULL);
+    if (!topic || rd_kafka_consume_start(topic, 0, OFFSET_BEGINNING)) check("receive", rd_kafka_last_error());
+    for (;;) {
+        ssize_t came = rd_kafka_consume_batch(topic, 0, 10, batch, BATCH);
+        if (came < 0) check("receive", rd_kafka_last_error());
+        for (ssize_t i = 0; i < came; i++) {
+            if (batch[i]->err && batch[i]->err != PARTITION_EOF) check("receive", batch[i]->err);
+            uint32_t bytes = batch[i]->len;
+            if (!batch[i]->err && (fwrite(&bytes, sizeof bytes, 1, stdout) != 1 || fwrite(batch[i]->payload, 1, bytes, stdout) != bytes))
+                fail("receive", "nobody reads");
+            rd_kafka_message_destroy(batch[i]);
+        }
+        if (came > 0) alarm(PATIENCE_S);
+        fflush(stdout);
+    }
+}
+
 static void watch(void *client, const char *name, int64_t count) {
     const struct timespec pause = {0, 2000000};
     int64_t low, high = 0;
@@ -185,6 +232,10 @@ int main(int argc, char **argv) {
         consume(client(CONSUMER, argv[2], argv + 5), argv[3], atoll(argv[4]));
     } else if (!strcmp(verb, "watch") && argc >= 5) {
         watch(client(CONSUMER, argv[2], argv + 5), argv[3], atoll(argv[4]));
+    } else if (!strcmp(verb, "send")) {
+        send_all(client(PRODUCER, argv[2], argv + 4), argv[3]);
+    } else if (!strcmp(verb, "receive")) {
+        receive(client(CONSUMER, argv[2], argv + 4), argv[3]);
     } else {
         fail("usage", "kafka_client VERB BROKERS TOPIC ...");
     }

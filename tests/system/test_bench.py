@@ -77,3 +77,16 @@ def test_kafka_is_started_and_ended_by_the_bench(tmp_path, program):
     report, _ = bench(program, tmp_path, "kafka", "--rounds", "1", "--bytes", "1000000")
     assert len(report["figures"]) == 6
     assert list(tmp_path.iterdir()) == [tmp_path / "answer.json"]
+
+
+@pytest.mark.services
+def test_jobs_in_the_past_and_live_ones_are_measured_and_no_topic_is_left(tmp_path, program, kafka):
+    before = set(kafka.admin.list_topics(timeout=HANG_S).topics)
+    report, text = bench(program, tmp_path, "kafka-jobs", "--rounds", "1", "--brokers", kafka.address)
+    names = [figure["name"] for figure in report["figures"]]
+    past = [f"job in the past, {which} / the slower part" for which in ("ev44 of 12,400 events", "f144")]
+    assert names == [*past, "3 live jobs at 14 Hz end so often a second"]
+    assert [figure["must"] for figure in report["figures"]] == [0.6, 0.6, 0.667]
+    assert all(name in text for name in names)
+    assert set(kafka.admin.list_topics(timeout=HANG_S).topics) - before <= {"__consumer_offsets"}
+    assert list(tmp_path.iterdir()) == [tmp_path / "answer.json"]

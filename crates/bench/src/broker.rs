@@ -106,10 +106,18 @@ fn free_ports() -> std::io::Result<(u16, u16)> {
     Ok((one.local_addr()?.port(), other.local_addr()?.port()))
 }
 
+/// The cluster that was named, or a node that is started, and the bare client for it.
+pub(crate) fn open(brokers: Option<&str>) -> Result<(Option<Node>, Client), Fault> {
+    let node = if brokers.is_none() { Some(Node::start()?) } else { None };
+    let brokers = node.as_ref().map_or_else(|| brokers.unwrap_or_default().to_owned(), |node| node.address.clone());
+    let client = Client::build(&brokers)?;
+    Ok((node, client))
+}
+
 /// The bare client, compiled against the library that `beamport` loads.
 pub(crate) struct Client {
     program: PathBuf,
-    brokers: String,
+    pub(crate) brokers: String,
     _folder: Folder,
 }
 

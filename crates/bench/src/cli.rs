@@ -3,6 +3,9 @@
 use clap::Parser;
 use std::path::PathBuf;
 
+/// What can be measured.
+const NAMES: [&str; 8] = ["store", "merge", "nexus", "wire", "frames", "kafka", "kafka-jobs", "sweep"];
+
 /// The parsed command line.
 #[derive(Debug, Parser)]
 #[command(
@@ -13,8 +16,8 @@ use std::path::PathBuf;
     max_term_width = 100
 )]
 pub(crate) struct Asked {
-    /// What to measure: store, merge, nexus, wire, frames, kafka, sweep [default: the first three]
-    #[arg(value_parser = ["store", "merge", "nexus", "wire", "frames", "kafka", "sweep"], hide_possible_values = true)]
+    /// What to measure: store, merge, nexus, wire, frames, kafka, kafka-jobs, sweep [default: the first three]
+    #[arg(value_parser = NAMES, hide_possible_values = true)]
     pub(crate) names: Vec<String>,
     /// Alternating rounds of each measurement, at most 3 of a sweep
     #[arg(long, value_name = "NUMBER", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]

@@ -4,7 +4,7 @@
 //! One partition. A rate counts from the first hundredth of the messages to the last of them: a start is no rate.
 //! Processor time is that of whole programs, starts included, without the broker's.
 
-use super::broker::{Client, Node, seconds};
+use super::broker::{Client, open, seconds};
 use super::frames::stop;
 use super::measure::{Figure, Sample, Series, Unit, timed};
 use super::place::{Folder, output, program, wrong};
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// Shared memory of the stream that takes a topic, MiB: its pages are reused from the second lap on.
 const RING_MIB: u64 = 256;
 /// Properties of the client of a source, which the bare consumer gets too.
-const READ: [&str; 6] = [
+pub(crate) const READ: [&str; 6] = [
     "client.id=bench",
     "queued.max.messages.kbytes=32768",
     "max.partition.fetch.bytes=8388608",
@@ -71,16 +71,14 @@ pub(super) fn run(
     tell: &mut dyn FnMut(&Figure),
 ) -> Result<Vec<Figure>, Fault> {
     let ours = program("beamport")?;
-    let mut node = if brokers.is_none() { Some(Node::start()?) } else { None };
-    let brokers = node.as_ref().map_or_else(|| brokers.unwrap_or_default().to_owned(), |node| node.address.clone());
-    let client = Client::build(&brokers)?;
+    let (mut node, client) = open(brokers)?;
     let mut figures = Vec::new();
     for job in &JOBS {
         // Less than a hundred would all come at once.
         let count = (bytes / job.size).max(100);
         let history = format!("beamport-bench-{}-{}", std::process::id(), job.size);
         client.make(&history, node.as_mut())?;
-        let side = Side { ours: &ours, brokers: &brokers, client: &client, history: &history, size: job.size, count };
+        let side = Side { ours: &ours, client: &client, history: &history, size: job.size, count };
         let answer = side.rows(job, rounds, tell, &mut figures);
         // What is in somebody's cluster is removed, whatever came.
         let removed = client.remove(&history);
@@ -92,7 +90,6 @@ pub(super) fn run(
 /// The messages of one size, and who moves them.
 struct Side<'a> {
     ours: &'a Path,
-    brokers: &'a str,
     client: &'a Client,
     /// The topic that has the messages.
     history: &'a str,
@@ -184,23 +181,26 @@ impl Side<'_> {
 
     /// Topic into stream.
     fn take(&self) -> Result<Sample, Fault> {
-        self.sample(|| Up::new(self, RING_MIB)?.take())
+        self.sample(|| self.up(RING_MIB)?.take())
     }
 
     /// A memory stream that holds all messages.
     fn filled(&self) -> Result<Up, Fault> {
         // 64 B of index for each message; a segment, an eighth of the whole, is not for use.
-        let up = Up::new(self, (((self.size + 64) * self.count) >> 20) * 5 / 4 + 64)?;
-        up.take()?;
-        let first = up.data.reader_early("history")?.bounds().first;
-        if first == 0 { Ok(up) } else { Err(Fault::new("bench: the stream has lost its first messages", first)) }
+        let up = self.up((((self.size + 64) * self.count) >> 20) * 5 / 4 + 64)?;
+        up.fill()?;
+        Ok(up)
+    }
+
+    fn up(&self, live_mib: u64) -> Result<Up, Fault> {
+        Up::new(self.ours, self.client, self.history, self.count, live_mib)
     }
 
     /// Stream into a new topic.
     fn send(&self, stream: &Up, round: u32) -> Result<Sample, Fault> {
         self.sent(&format!("stream-{round}"), |topic| {
             // Each round is a sink that has sent nothing yet.
-            let brokers = self.brokers;
+            let brokers = &self.client.brokers;
             let sink = format!(
                 "[sink.out{round}]\nkind = \"kafka\"\nbrokers = \"{brokers}\"\ninputs = [\"history\"]\n\
                  topic = \"{topic}\"\n"
@@ -249,24 +249,25 @@ impl Side<'_> {
 }
 
 /// `beamport up` of an instrument that reads the history into one stream.
-struct Up {
+pub(crate) struct Up {
     folder: Folder,
-    data: Data,
+    pub(crate) data: Data,
     program: PathBuf,
     text: String,
     count: u64,
 }
 
 impl Up {
-    fn new(side: &Side<'_>, live_mib: u64) -> Result<Self, Fault> {
+    /// A stream of so many MiB that takes `count` messages of a topic.
+    pub(crate) fn new(ours: &Path, client: &Client, topic: &str, count: u64, live_mib: u64) -> Result<Self, Fault> {
         let folder = Folder::in_memory()?;
         let data = Data::on_disk(folder.path().join("data"));
         let text = format!(
             "instrument = \"bench\"\ndata = \"data\"\n\n[source.history]\nkind = \"kafka\"\nbrokers = \"{}\"\n\
              topics = [\"{}\"]\nstart = \"begin\"\nlevel = \"memory\"\nlive = \"{live_mib} MiB\"\n\n",
-            side.brokers, side.history
+            client.brokers, topic
         );
-        Ok(Self { folder, data, program: side.ours.to_path_buf(), text, count: side.count })
+        Ok(Self { folder, data, program: ours.to_path_buf(), text, count })
     }
 
     /// Starts it with a sink, or none; ends it after `work`.
@@ -281,6 +282,13 @@ impl Up {
         let answer = work(&mut child);
         stop(&mut child)?;
         answer.map_err(|fault| fault.hint(std::fs::read_to_string(path("log")).unwrap_or_default()))
+    }
+
+    /// Takes all messages of the topic into a stream that must hold them.
+    pub(crate) fn fill(&self) -> Result<(), Fault> {
+        self.take()?;
+        let first = self.data.reader_early("history")?.bounds().first;
+        if first == 0 { Ok(()) } else { Err(Fault::new("bench: the stream has lost its first messages", first)) }
     }
 
     /// Seconds until all messages of the topic are in the stream.

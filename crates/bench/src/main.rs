@@ -6,6 +6,7 @@
 mod broker;
 mod cli;
 mod frames;
+mod jobs;
 mod kafka;
 mod limit;
 mod marks;
@@ -97,6 +98,10 @@ fn figures(asked: &Asked, err: &mut dyn Write) -> Result<(Machine, Vec<Figure>),
     if asked.names.iter().any(|name| name == "kafka") {
         let bytes = asked.bytes.unwrap_or(if asked.quick { kafka::QUICK_BYTES } else { kafka::BYTES });
         figures.extend(kafka::run(asked.brokers.as_deref(), bytes, rounds, &mut tell)?);
+    }
+    // The same, and minutes of a round each.
+    if asked.names.iter().any(|name| name == "kafka-jobs") {
+        figures.extend(jobs::run(asked.brokers.as_deref(), asked.quick, rounds, &mut tell)?);
     }
     // Many files of one after the other: by name alone too.
     if asked.names.iter().any(|name| name == "sweep") {

@@ -368,12 +368,17 @@ fn sealed_run(data: &Data, messages: u64, events: usize) -> Result<(), Fault> {
         let meta = Meta { source_time: time, origin, origin_seq: i, schema: SchemaId(ev44::ID), flags: 0 };
         writer.append(&meta, &payload).map_err(wrong::<Error>("append"))?;
     }
-    let view = StreamView { name: "detector".into(), frontier: i64::MAX, ended: true, marked: true, begun: 0, done: 0 };
+    seal(data, "detector", (START_NS, START_NS + messages as i64 * PULSE_NS))
+}
+
+/// A sealed run `bench` over a stream that has ended.
+pub(crate) fn seal(data: &Data, stream: &str, (start, stop): (i64, i64)) -> Result<(), Fault> {
+    let view = StreamView { name: stream.into(), frontier: i64::MAX, ended: true, marked: true, begun: 0, done: 0 };
     let mut keeper = RunKeeper::open(data)?;
-    let (now, stop) = (data.media.now(), START_NS + messages as i64 * PULSE_NS);
+    let now = data.media.now();
     // The messages arrived today: until now they still belong to the run.
-    let settle = Duration::from_nanos(now.abs_diff(START_NS));
-    keeper.begin("bench", START_NS, Some(stop), settle, "{}", now)?;
+    let settle = Duration::from_nanos(now.abs_diff(start));
+    keeper.begin("bench", start, Some(stop), settle, "{}", now)?;
     keeper.end("bench", stop, "asked", now)?;
     for _ in 0..1000 {
         keeper.step(now, std::slice::from_ref(&view))?;
