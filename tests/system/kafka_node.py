@@ -1,6 +1,7 @@
-"""Apache Kafka for tests: one node, broker and controller in one small JVM, on free ports of the loopback.
+"""Apache Kafka for tests: one node, or a cluster of three, each broker and controller in one small JVM, on free ports of
+the loopback.
 
-`cargo xtask check` puts its jars into `target`. The node dies with the test run, however that ends.
+`cargo xtask check` puts its jars into `target`. A node dies with the test run, however that ends.
 """
 
 import ctypes
@@ -16,7 +17,14 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    NewPartitions,
+    NewTopic,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 POM = ROOT / "tests/services/kafka/pom.xml"
@@ -24,21 +32,28 @@ HANG_S = 300.0
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None)
 
-# One node instead of many, and small buffers: the cleaner alone would take half of the heap.
+# Small buffers: the cleaner alone would take half of the heap. Users of `SECURE` have no rights but those that they were
+# given, everybody else has all.
 PROPERTIES = """
 process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@127.0.0.1:{controller}
+node.id={number}
+controller.quorum.voters={voters}
 controller.listener.names=CONTROLLER
-listeners=PLAINTEXT://127.0.0.1:{broker},BEHIND://127.0.0.1:{behind},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{broker},BEHIND://127.0.0.1:{proxy}
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,BEHIND:PLAINTEXT,CONTROLLER:PLAINTEXT
+listeners=PLAINTEXT://127.0.0.1:{broker},BEHIND://127.0.0.1:{behind},SECURE://127.0.0.1:{secure},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{broker},BEHIND://127.0.0.1:{proxy},SECURE://127.0.0.1:{secure}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,BEHIND:PLAINTEXT,SECURE:SASL_SSL,CONTROLLER:PLAINTEXT
+listener.name.secure.sasl.enabled.mechanisms=SCRAM-SHA-512
+listener.name.secure.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+ssl.keystore.location={folder}/keys.p12
+ssl.keystore.password={keys}
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:ANONYMOUS
 inter.broker.listener.name=PLAINTEXT
 log.dirs={folder}/log
 auto.create.topics.enable=false
-offsets.topic.replication.factor=1
+offsets.topic.replication.factor={replication}
 offsets.topic.num.partitions=1
-transaction.state.log.replication.factor=1
+transaction.state.log.replication.factor={replication}
 transaction.state.log.min.isr=1
 transaction.state.log.num.partitions=1
 group.initial.rebalance.delay.ms=0
@@ -50,6 +65,7 @@ log.cleaner.backoff.ms=100
 log.initial.task.delay.ms=100
 log.retention.check.interval.ms=500
 """
+KEYS = "of-tests"
 JAVA = ["java", "-Xms256m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 JAVA += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp"]
 
@@ -84,96 +100,19 @@ def die_with(parent: int):
         os._exit(1)
 
 
-class Node:
-    """One node; its topics live until the end of the test run."""
+class Cluster:
+    """What tests ask of a cluster. Topics live until the end of the test run."""
 
-    def __init__(self, folder: Path):
-        self.folder = folder
-        self.broker = free_port()
-        self.controller = free_port()
-        self.address = f"127.0.0.1:{self.broker}"
-        # A client of `proxy` learns of no other address: a test puts a proxy there, in front of `behind`.
-        self.behind = free_port()
-        self.proxy = free_port()
-        self.process: subprocess.Popen | None = None
-        # What it is asked fails where the client is gone before the answer.
-        self.admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0, "reconnect.backoff.max.ms": 100})
-        self.said = folder / "said"
-        self.properties = folder / "server.properties"
-        ports = {"broker": self.broker, "behind": self.behind, "proxy": self.proxy, "controller": self.controller}
-        text = PROPERTIES.format(folder=folder, **ports)
-        self.properties.write_text(text)
-
-    def format(self):
-        """Makes its folder."""
-        process = self.java("kafka.tools.StorageTool", "format", "-t", "4L6g3nShT-eMCtK--X86sw", "-c", self.properties)
-        if process.wait(HANG_S) != 0:
-            pytest.fail(f"Apache Kafka did not format its folder\n{self.tail()}")
-
-    def java(self, *words) -> subprocess.Popen:
-        """A process of Java on Kafka's jars."""
-        me = os.getpid()
-        with self.said.open("ab") as said:
-            return subprocess.Popen(
-                [*JAVA, classpath(), *map(str, words)],
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
-                cwd=self.folder,
-                preexec_fn=lambda: die_with(me),
-            )
-
-    def start(self):
-        """Starts it, and waits until it answers with its metadata."""
-        # The kernel looks at the thread: one that ends would take the node with it.
-        assert threading.current_thread() is threading.main_thread()
-        self.process = self.java("kafka.Kafka", self.properties)
-        end = time.monotonic() + HANG_S
-        while True:
-            if self.process.poll() is not None:
-                pytest.fail(f"Apache Kafka ended with status {self.process.returncode}\n{self.tail()}")
-            wrong = self.wrong()
-            if not wrong:
-                return
-            if time.monotonic() > end:
-                self.kill()
-                pytest.fail(f"Apache Kafka was not ready for {HANG_S:.0f} s: {wrong}\n{self.tail()}")
-
-    def wrong(self) -> str:
-        """Why it is not ready: it does not answer, or does not lead all that it has. Empty where it does."""
-        try:
-            metadata = self.admin.list_topics(timeout=5.0)
-        except KafkaException as error:
-            return str(error)
-        led = [
-            (name, p.id, p.leader, str(p.error))
-            for name, topic in metadata.topics.items()
-            for p in topic.partitions.values()
-        ]
-        return ", ".join(
-            f"{name}/{number}: leader {leader}, {error}" for name, number, leader, error in led if leader != 1
-        )
-
-    def kill(self):
-        """kill -9, and the end awaited."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait(HANG_S)
-            self.process = None
-
-    def restart(self):
-        """kill -9 and a new start on the same folder and ports."""
-        self.kill()
-        self.start()
-
-    def tail(self) -> str:
-        """The end of what it said."""
-        return self.said.read_text(errors="replace")[-4000:]
+    def __init__(self, address: str, replication: int):
+        self.address = address
+        self.replication = replication
+        # A request fails when the client ends before the answer.
+        self.admin = AdminClient({"bootstrap.servers": address, "log_level": 0, "reconnect.backoff.max.ms": 100})
 
     def topic(self, name: str, partitions: int = 1, **config) -> str:
         """Makes a topic; `config` with `_` for the dots. Its name."""
         config = {key.replace("_", "."): str(value) for key, value in config.items()}
-        self.admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(HANG_S)
+        self.admin.create_topics([NewTopic(name, partitions, self.replication, config=config)])[name].result(HANG_S)
         return name
 
     def make_again(self, topic: str, partitions: int):
@@ -234,3 +173,151 @@ class Node:
             return rows
         finally:
             consumer.close()
+
+    def user(self, name: str, password: str):
+        """A user who may log in with SCRAM."""
+        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+        asked = UserScramCredentialUpsertion(name, info, password.encode())
+        self.admin.alter_user_scram_credentials([asked])[name].result(HANG_S)
+
+
+class Node(Cluster):
+    """One node."""
+
+    def __init__(self, folder: Path, number: int = 1, replication: int = 1):
+        self.folder = folder
+        self.number = number
+        self.broker = free_port()
+        self.controller = free_port()
+        super().__init__(f"127.0.0.1:{self.broker}", replication)
+        # A client of `proxy` learns of no other address: a test puts a proxy there, in front of `behind`.
+        self.behind = free_port()
+        self.proxy = free_port()
+        # TLS and SCRAM; `certificate` is that of the node.
+        self.secure = free_port()
+        self.certificate = folder / "certificate.pem"
+        self.process: subprocess.Popen | None = None
+        self.said = folder / "said"
+        self.properties = folder / "server.properties"
+        self.configure([self])
+
+    def configure(self, nodes: list["Node"]):
+        """Writes its properties; `nodes` are all of its cluster."""
+        text = PROPERTIES.format(
+            voters=",".join(f"{node.number}@127.0.0.1:{node.controller}" for node in nodes), keys=KEYS, **vars(self)
+        )
+        self.properties.write_text(text)
+
+    def format(self):
+        """Makes its folder, and the key of its TLS."""
+        process = self.java("kafka.tools.StorageTool", "format", "-t", "4L6g3nShT-eMCtK--X86sw", "-c", self.properties)
+        if process.wait(HANG_S) != 0:
+            pytest.fail(f"Apache Kafka did not format its folder\n{self.tail()}")
+        # Java brings openssl with it, which is done before a second JVM has begun.
+        key, name = self.folder / "key.pem", ["-subj", "/CN=node", "-addext", "subjectAltName=IP:127.0.0.1"]
+        make = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "3", "-keyout", key, "-out", self.certificate]
+        pack = ["pkcs12", "-export", "-inkey", key, "-in", self.certificate, "-out", self.folder / "keys.p12"]
+        for words in ([*make, *name], [*pack, "-passout", f"pass:{KEYS}"]):
+            done = subprocess.run(["openssl", *words], capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+
+    def java(self, *words) -> subprocess.Popen:
+        """A process of Java on Kafka's jars."""
+        me = os.getpid()
+        with self.said.open("ab") as said:
+            return subprocess.Popen(
+                [*JAVA, classpath(), *map(str, words)],
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                cwd=self.folder,
+                preexec_fn=lambda: die_with(me),
+            )
+
+    def start(self):
+        """Starts it, and waits until it answers with its metadata."""
+        self.launch()
+        self.ready()
+
+    def launch(self):
+        """Starts it."""
+        # The kernel looks at the thread: one that ends would take the node with it.
+        assert threading.current_thread() is threading.main_thread()
+        self.process = self.java("kafka.Kafka", self.properties)
+
+    def ready(self):
+        """Waits until it answers, and leads or follows all that it has."""
+        end = time.monotonic() + HANG_S
+        while True:
+            if self.process.poll() is not None:
+                pytest.fail(f"Apache Kafka ended with status {self.process.returncode}\n{self.tail()}")
+            wrong = self.wrong()
+            if not wrong:
+                return
+            if time.monotonic() > end:
+                self.kill()
+                pytest.fail(f"Apache Kafka was not ready for {HANG_S:.0f} s: {wrong}\n{self.tail()}")
+
+    def wrong(self) -> str:
+        """Why it is not ready: it does not answer, or a partition has no leader or lacks a replica. Empty where it is."""
+        try:
+            topics = self.admin.list_topics(timeout=5.0).topics
+        except KafkaException as error:
+            return str(error)
+        return ", ".join(
+            f"{name}/{p.id}: leader {p.leader}, replicas {p.replicas}, in sync {p.isrs}"
+            for name, topic in topics.items()
+            for p in topic.partitions.values()
+            if p.leader < 0 or len(p.isrs) < len(p.replicas)
+        )
+
+    def kill(self):
+        """kill -9, and the end awaited."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(HANG_S)
+            self.process = None
+
+    def restart(self):
+        """kill -9 and a new start on the same folder and ports."""
+        self.kill()
+        self.start()
+
+    def tail(self) -> str:
+        """The end of what it said."""
+        return self.said.read_text(errors="replace")[-4000:]
+
+
+class Three(Cluster):
+    """Three nodes: a topic has a replica on each, and two must have what is acknowledged."""
+
+    def __init__(self, folder: Path):
+        folders = [folder / str(number) for number in (1, 2, 3)]
+        for one in folders:
+            one.mkdir()
+        self.nodes = [Node(one, number, 3) for number, one in enumerate(folders, 1)]
+        super().__init__(",".join(node.address for node in self.nodes), 3)
+        for node in self.nodes:
+            node.configure(self.nodes)
+            node.format()
+
+    def start(self):
+        """Starts all, and waits until they answer."""
+        for node in self.nodes:
+            node.launch()
+        for node in self.nodes:
+            node.ready()
+
+    def topic(self, name: str, partitions: int = 1, **config) -> str:
+        """Makes a topic. Its name."""
+        return super().topic(name, partitions, **({"min_insync_replicas": 2} | config))
+
+    def leader(self, topic: str, partition: int) -> Node | None:
+        """The node that leads a partition."""
+        number = self.admin.list_topics(topic, HANG_S).topics[topic].partitions[partition].leader
+        return self.nodes[number - 1] if number > 0 else None
+
+    def kill(self):
+        """kill -9 of all."""
+        for node in self.nodes:
+            node.kill()

@@ -216,7 +216,8 @@ def test_a_message_larger_than_the_memory_of_a_job_is_written(facility, size):
     print(f"1 message of {size // MB} MB injected into a job with 64 MiB of memory, which grew by {grown // MB} MB")
 
 
-@pytest.mark.parametrize("size", [100 * MB, pytest.param(995 * MB, marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("size", [100 * MB, 995 * MB])
 def test_a_large_command_is_answered_or_counted(facility, size):
     facility.writer()
     peak = Peak(facility)

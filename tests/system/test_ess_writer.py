@@ -13,7 +13,7 @@ import h5py
 import pytest
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 from conftest import HANG_S, until
-from ess_facility import now_ms, structure
+from ess_facility import Facility, now_ms, structure
 from kafka_node import Node
 from stream_files import streams
 from streaming_data_types import serialise_6s4t, serialise_f144, serialise_pl72
@@ -159,8 +159,8 @@ def test_a_topic_that_may_be_described_and_not_read_was_accepted(lab, nexus, tmp
     (tmp_path / "kafka").mkdir()
     node = Node(tmp_path / "kafka")
     with node.properties.open("a") as properties:
-        properties.write("authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n")
-        properties.write("allow.everyone.if.no.acl.found=true\n")
+        # Nobody has all rights.
+        properties.write("super.users=\nallow.everyone.if.no.acl.found=true\n")
     node.format()
     node.start()
     facility = Facility(lab, node, "described")

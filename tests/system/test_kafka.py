@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import pytest
 from conftest import HANG_S, lost_of, until
-from kafka_node import Node
+from kafka_node import Cluster
 from streaming_data_types import serialise_ev44, serialise_f144
 
 beamport = pytest.importorskip("beamport", reason="pip install .")
@@ -46,7 +46,7 @@ settle = "200 ms"
 """
 
 
-def source(kafka: Node, topics: list[str], start: str = '"end"') -> str:
+def source(kafka: Cluster, topics: list[str], start: str = '"end"') -> str:
     """A source of topics, for an instrument file."""
     return f"""
 [source.topics]
@@ -83,7 +83,7 @@ def count(lab) -> int:
     return stream.marks()[1] if (stream.folder / "stream").is_file() else 0
 
 
-def compare(lab, kafka: Node, topics: list[str]) -> int:
+def compare(lab, kafka: Cluster, topics: list[str]) -> int:
     """What the topics hold is what the stream holds, offset by offset; the number of messages."""
     there = {f"{topic}/{p}": kafka.read(topic, p) for topic in topics for p in range(PARTITIONS)}
     here = held(lab)
@@ -95,10 +95,11 @@ def compare(lab, kafka: Node, topics: list[str]) -> int:
 class Sender(threading.Thread):
     """Sends numbered values to a topic, to each partition in turn, until it is told to stop."""
 
-    def __init__(self, kafka: Node, topic: str):
+    def __init__(self, kafka: Cluster, topic: str, pause_s: float = 0.002):
         super().__init__(daemon=True)
         self.producer = kafka.producer()
         self.topic = topic
+        self.pause_s = pause_s
         self.sent = 0
         self.offsets: list[list[int]] = [[] for _ in range(PARTITIONS)]
         self.failed = []
@@ -111,7 +112,7 @@ class Sender(threading.Thread):
             self.failed.append(str(error))
 
     def run(self):
-        while not self.stopped.wait(0.002):
+        while not self.stopped.wait(self.pause_s):
             for _ in range(2 * PARTITIONS):
                 self.producer.produce(
                     self.topic, value(self.sent), partition=self.sent % PARTITIONS, on_delivery=self.note

@@ -7,7 +7,7 @@ import time
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from conftest import HANG_S, lost_of, until
-from kafka_node import ROOT, Node
+from kafka_node import ROOT, Cluster
 from proxy import Proxy
 
 beamport = pytest.importorskip("beamport", reason="pip install .")
@@ -38,7 +38,7 @@ def proxy(kafka):
     proxy.close()
 
 
-def sink(kafka: Node | Proxy, topic: str, more: str = "", inputs: str = '"values"') -> str:
+def sink(kafka: Cluster | Proxy, topic: str, more: str = "", inputs: str = '"values"') -> str:
     """A sink of streams, for an instrument file."""
     return f"""
 [sink.out]
@@ -50,7 +50,7 @@ topic = "{topic}"
 """
 
 
-def read(kafka: Node, topic: str) -> list[list]:
+def read(kafka: Cluster, topic: str) -> list[list]:
     """All messages of each partition."""
     consumer = Consumer({"bootstrap.servers": kafka.address, "group.id": "nobody", "log_level": 0})
     try:
@@ -97,15 +97,15 @@ def account(lab, stream: str = "values") -> dict:
     return next((row for row in rows if (row["stage"], row["stream"]) == ("out", stream)), {})
 
 
-def done(lab) -> int:
+def done(lab, stream: str = "values") -> int:
     """Messages that the sink has committed as sent."""
-    return account(lab).get("done", 0)
+    return account(lab, stream).get("done", 0)
 
 
-def moves(lab, process):
+def moves(lab, process, stream: str = "values"):
     """Waits until more is sent."""
-    before = done(lab)
-    until(lambda: done(lab) > before, lambda: f"nothing is sent: {lab.said(process)[1][-2000:]}")
+    before = done(lab, stream)
+    until(lambda: done(lab, stream) > before, lambda: f"nothing is sent: {lab.said(process)[1][-2000:]}")
 
 
 def ended(lab, process) -> dict:

@@ -1,8 +1,8 @@
-//! `beamport-bench kafka-jobs`: jobs of `beamport ess writer`, from the command to the outcome. A job in the past beside
-//! the slower of a bare consumer and `beamport write` of the same messages; and how soon live jobs end.
+//! `beamport-bench kafka-jobs`: jobs of `beamport ess writer`, from the command to the outcome. A job in the past is
+//! compared with the slower of a bare consumer and `beamport write` of the same messages; live jobs end in a time.
 //!
-//! Commands are sent and answers heard by the bare client (`bench/kafka_client.c`). Every outcome must be one without an
-//! error, loss, or messages set aside.
+//! Commands are sent and answers received by the bare client (`bench/kafka_client.c`). An outcome with an error, loss,
+//! or messages set aside fails the measurement.
 
 use super::broker::{Client, open};
 use super::frames::stop;
