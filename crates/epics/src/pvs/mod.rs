@@ -120,7 +120,8 @@ impl Pvs {
         let name = identity.origin();
         let mut channel = Channel::new(entry, plan, now);
         channel.origin = self.origin(&name);
-        channel.beside = match self.origins[channel.origin].is_frames {
+        let is_camera = self.origins[channel.origin].is_frames || identity.schema == Schema::Ad00;
+        channel.beside = match is_camera {
             true => self.origin(&beside(&name)),
             false => channel.origin,
         };
@@ -208,13 +209,16 @@ impl Pvs {
         };
         channel.set_link(link, now);
         // A connection is reported with its first value, so that it is known what its messages are numbered by.
-        if link != ConnectionInfo::Connected { self.say(at, now, out) } else { Ok(()) }
+        if link != ConnectionInfo::Connected { self.say(at, false, now, out) } else { Ok(()) }
     }
 
-    /// Sends the connection of a PV, if it changed.
-    fn say(&mut self, at: usize, now: i64, out: &mut dyn Outlet) -> Result<(), Fault> {
+    /// Sends the connection of a PV, if it changed. `has_value`: a value comes with it.
+    fn say(&mut self, at: usize, has_value: bool, now: i64, out: &mut dyn Outlet) -> Result<(), Fault> {
         let Some(channel) = &mut self.slots[at].channel else { return Ok(()) };
-        if channel.said == channel.link {
+        let origin = &self.origins[channel.origin];
+        // Before the first value it is not known whether the PV is a camera, whose frames have their own numbers.
+        let is_unknown = channel.entry.identity.schema == Schema::Auto && origin.next == 0 && !origin.is_frames;
+        if channel.said == channel.link || is_unknown && !has_value {
             return Ok(());
         }
         channel.said = channel.link;
@@ -277,9 +281,10 @@ impl Pvs {
                 channel.beside = beside;
             }
         }
-        self.say(at, now, out)?;
+        self.say(at, true, now, out)?;
         let Some(channel) = &mut self.slots[at].channel else { return Ok(()) };
-        if !(update.has_value || update.has_alarm || update.has_units) {
+        // A camera that has taken no frame yet sends one without pixels.
+        if is_frame && update.value.bytes.is_empty() || !(update.has_value || update.has_alarm || update.has_units) {
             return Ok(());
         }
         self.updates += 1;
@@ -429,7 +434,7 @@ impl Pvs {
             self.ended.push((channel.entry.identity.pv.clone(), channel.id));
         }
         if channel.said != channel.link && now.saturating_sub(channel.since) > CONNECT_PATIENCE {
-            self.say(at, now, out)?;
+            self.say(at, false, now, out)?;
         }
         let Some(channel) = &self.slots[at].channel else { return Ok(()) };
         if channel.is_fake()

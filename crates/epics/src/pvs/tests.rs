@@ -179,7 +179,11 @@ fn frame<'a>(id: u64, unique: i32, pixels: &'a [u8; 6], dims: &'a [u64; 2]) -> U
 fn frames_have_their_own_numbers_and_the_rest_an_origin_beside_them() {
     let (mut pvs, ids) = pvs(&[json!("cam")], &plan(&[]));
     let (mut out, pixels, dims) = (Recorder::default(), [1, 2, 3, 4, 5, 6], [3, 2]);
+    pvs.look(NOW + 3 * SECOND, &mut out).unwrap();
     pvs.take(&Update::of(ids[0], What::Connected), NOW, &mut out).unwrap();
+    // It has taken no frame yet, and its clock was never set.
+    let empty = Update { time: Some(0), value: Elements::default(), ..frame(ids[0], 0, &pixels, &dims) };
+    pvs.take(&empty, NOW, &mut out).unwrap();
     for unique in [70, 71] {
         pvs.take(&frame(ids[0], unique, &pixels, &dims), NOW, &mut out).unwrap();
     }
@@ -247,7 +251,9 @@ fn values_are_sent_again_while_the_pv_is_connected() {
 
 #[test]
 fn a_pv_that_nobody_serves_is_reported_and_a_removed_one_too() {
-    let (mut pvs, ids) = pvs(&[json!("A"), json!("B")], &plan(&[]));
+    let one = json!({"pv": "A", "schema": "f144"});
+    // It is not known yet whether C is a camera.
+    let (mut pvs, ids) = pvs(&[one, json!({"pv": "B", "schema": "none"}), json!("C")], &plan(&[]));
     let mut out = Recorder::default();
     pvs.look(NOW + SECOND, &mut out).unwrap();
     assert_eq!(out.take(), []);
@@ -256,12 +262,12 @@ fn a_pv_that_nobody_serves_is_reported_and_a_removed_one_too() {
     let status = |payload: &Vec<u8>| wire::ep01::read(payload).unwrap().status;
     assert_eq!(status(&out.payloads[0]), ConnectionInfo::NeverConnected);
     let removed = pvs.remove_matching(&[Pattern::of_json(&json!("A*")).unwrap()]);
-    assert_eq!((removed[0].1, pvs.len()), (ids[0], 1));
+    assert_eq!((removed[0].1, pvs.len()), (ids[0], 2));
     pvs.look(NOW + 4 * SECOND, &mut out).unwrap();
     assert_eq!(out.take(), [row("A", 1, "ep01")]);
     assert_eq!(status(out.payloads.last().unwrap()), ConnectionInfo::Cancelled);
     // Updates that were on the way to it are nobody's, also when its place is taken again.
-    let id = pvs.add(Entry::of_json(&json!("C"), Protocol::Pva).unwrap(), &plan(&[]), NOW);
+    let id = pvs.add(Entry::of_json(&json!("D"), Protocol::Pva).unwrap(), &plan(&[]), NOW);
     assert_ne!(id, ids[0]);
     let value = 1f64.to_le_bytes();
     pvs.take(&number(ids[0], NOW, &value), NOW, &mut out).unwrap();
