@@ -382,7 +382,7 @@ fn single_mistakes_are_told_with_line_and_hint() {
         ("[merge.all]\nkind = \"time\"\ninputs = [\"x\"]\nslice = \"1 min\"\n", 8, "not a valid slice", "\"1 s\""),
         ("[source.runs]\nkind = \"sim\"\nmodel = \"amor\"\n", 5, "is reserved", "another name"),
         ("[source.\"x.commits\"]\nkind = \"sim\"\nmodel = \"amor\"\n", 5, "reserved", "x-commits"),
-        ("[source.y]\nkind = \"pva\"\npv = \"A\"\n", 6, "unknown word `pva`", "\"sim\""),
+        ("[source.y]\nkind = \"opcua\"\nnode = \"A\"\n", 6, "unknown word `opcua`", "\"sim\""),
         (
             "[source.y]\nkind = \"replay\"\nrun = \"r\"\nfrom_data = \"gone\"\n",
             8,
@@ -1173,7 +1173,7 @@ fn every_default_can_be_read_by_its_own_key() {
                    [worker.e]\ncall = \"stitch\"\ninputs = [\"x\"]\n\
                    [worker.h]\ncall = \"groups\"\ninputs = [\"x\"]\nparameters.find = \"a:b\"\n";
     let text = format!(
-        "{SOURCE}[source.y]\nkind = \"replay\"\nrun = \"r\"\nfrom_data = \"d\"\n[merge.m]\nkind = \"time\"\ninputs = [\"x\"]\n[merge.n]\nkind = \"number\"\ninputs = [\"x\"]\n[worker.w]\ncall = \"a:b\"\ninputs = [\"m\"]\n{}[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\n[sink.g]\nkind = \"files\"\ninputs = [\"x\"]\n[sink.live]\nkind = \"nowhere\"\ninputs = [\"x\"]\n[run.r]\n",
+        "{SOURCE}[source.y]\nkind = \"replay\"\nrun = \"r\"\nfrom_data = \"d\"\n[source.z]\nkind = \"pva\"\npvs = [\"fake:A\"]\n[merge.m]\nkind = \"time\"\ninputs = [\"x\"]\n[merge.n]\nkind = \"number\"\ninputs = [\"x\"]\n[worker.w]\ncall = \"a:b\"\ninputs = [\"m\"]\n{}[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\n[sink.g]\nkind = \"files\"\ninputs = [\"x\"]\n[sink.live]\nkind = \"nowhere\"\ninputs = [\"x\"]\n[run.r]\n",
         workers
     );
     let file = with_nowhere(&text, &folder.0.join("a.toml")).unwrap();
