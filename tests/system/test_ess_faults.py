@@ -75,17 +75,18 @@ def test_a_job_goes_on_with_a_topic_that_was_made_again(facility, times):
 
 def test_offsets_that_retention_took_before_a_slow_job_read_them_are_lost_exactly(facility, times):
     facility.writer()
-    start, sent, strikes = now_ms(), 0, times(2, 10)
-    job = facility.start("slow.nxs", start)
+    sent, last, strikes = 0, now_ms(), times(2, 10)
+    job = facility.start("slow.nxs", last)
     facility.accepted(job)
 
     def send(count: int):
-        """Events whose pixel is their offset."""
-        nonlocal sent
+        """Events of now whose pixel is their offset."""
+        nonlocal sent, last
+        first = max(now_ms(), last + 1)
         numbers = range(sent, sent + count)
-        events = [serialise_ev44("bank", n, [(start + n) * 1_000_000], [0], [n], [n]) for n in numbers]
+        events = [serialise_ev44("bank", n, [(first + n - sent) * 1_000_000], [0], [n], [n]) for n in numbers]
         facility.kafka.send([(facility.topic, 0, event) for event in events])
-        sent += count
+        sent, last = sent + count, first + count - 1
 
     for _ in range(strikes):
         send(100)
@@ -96,8 +97,8 @@ def test_offsets_that_retention_took_before_a_slow_job_read_them_are_lost_exactl
         facility.kafka.delete_before(facility.topic, 0, sent - 50)
         os.kill(mover, signal.SIGCONT)
         send(50)
-    until(lambda: now_ms() > start + sent, "time stands still")
-    facility.stop(job, start + sent)
+    until(lambda: now_ms() > last, "time stands still")
+    facility.stop(job, last)
     wrdn, message = facility.finished(job, is_error=True)
     assert {(row["topic"], row["partition"], row["reason"]) for row in message["lost"]} == {
         (facility.topic, 0, "lost.retention")
@@ -115,7 +116,7 @@ def test_offsets_that_retention_took_before_a_slow_job_read_them_are_lost_exactl
 
 @pytest.mark.root
 def test_a_job_on_a_full_disk_waits_and_says_so(facility, tmp_path, times):
-    small = Disk(tmp_path / "small", 768, "tmpfs")
+    small = Disk(tmp_path / "small", 2048, "tmpfs")
     facility.files = small.folder
     count, events, full = 150, 12_400, times(2, 20)
     some = np.random.default_rng(1).integers(0, 1 << 30, events)
@@ -128,16 +129,22 @@ def test_a_job_on_a_full_disk_waits_and_says_so(facility, tmp_path, times):
         until(lambda: (facility.files / "full.nxs").exists(), facility.said)
         for _ in range(full):
             small.fill()
-            first = len(all_times)
-            all_times += [(max(now_ms(), start + first) + n) * 1_000_000 for n in range(count)]
-            messages = [serialise_ev44("bank", 0, [time], [0], some, some) for time in all_times[first:]]
-            facility.kafka.send([(facility.topic, 0, message) for message in messages])
             before = len(facility.told())
 
             def trouble(before=before) -> str:
                 return next((s["trouble"] for s in facility.told(before)[-1:] if s["trouble"]), "").lower()
 
-            until(lambda trouble=trouble: "no space" in trouble(), lambda: f"{facility.told()[-1:]} {facility.said()}")
+            def is_full(trouble=trouble) -> bool:
+                # The file may have room that it has not used yet.
+                first = max(now_ms(), all_times[-1] // 1_000_000 + 1 if all_times else start)
+                more = [(first + n) * 1_000_000 for n in range(count)]
+                all_times.extend(more)
+                messages = [serialise_ev44("bank", 0, [at], [0], some, some) for at in more]
+                facility.kafka.send([(facility.topic, 0, message) for message in messages])
+                time.sleep(3)
+                return "no space" in trouble()
+
+            until(is_full, lambda: f"{facility.told()[-1:]} {facility.said()}")
             small.free()
             before = len(facility.told())
             until(
