@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 
 import h5py
 import numpy as np
@@ -86,3 +87,20 @@ def test_pvs_are_read(terminal, tmp_path):  # noqa: F811
     assert status == 0, err
     assert "lab.toml: good: 1 source" in out and "lost" in out
     assert "TEMPERATURE" in out and "value=" in out
+
+
+def test_one_value_is_made_of_several_pvs(lab):
+    beamport = pytest.importorskip("beamport", reason="pip install .")
+    text = (ROOT / "docs" / "how-to" / "one-value-of-several-pvs.md").read_text()
+    code, instrument = (text.split(f"```{kind}\n")[1].split("```")[0] for kind in ("python", "toml"))
+    (lab.folder / "sample.py").write_text(code)
+    lab.file.write_text(instrument.replace("[worker.gradient]\n", f'[worker.gradient]\npython = "{sys.executable}"\n'))
+    lab.run("up", lab.file)
+    data = beamport.open(lab.folder / "beamport-data" / "sample")
+    newest, wanted = {}, []
+    for m in data["pvs"].read(schema="f144"):
+        newest[m.origin] = m["value"]
+        if len(newest) == 2:
+            wanted.append((m.source_time, newest["INLET"] - newest["OUTLET"]))
+    found = [(m.source_time, m["value"]) for m in data["gradient"].read()]
+    assert len(found) > 4 and found == wanted[: len(found)]
