@@ -73,6 +73,24 @@ def test_a_job_goes_on_with_a_topic_that_was_made_again(facility, times):
     )
 
 
+def test_a_topic_that_was_made_again_just_before_the_stop_of_a_job_is_read(facility):
+    facility.writer()
+    start = now_ms()
+    job = facility.start("just.nxs", start)
+    facility.accepted(job)
+    sent = facility.send(30, start)
+    read_all(facility, 2 * len(sent))
+    # The source has asked for the identity of its topics, and kept it.
+    time.sleep(2)
+    facility.kafka.make_again(facility.topic, 2)
+    sent += facility.send(5, now_ms())
+    until(lambda: now_ms() > sent[-1] // 1_000_000, "time stands still")
+    facility.stop(job)
+    _, message = facility.finished(job)
+    assert message["lost"] == []
+    facility.whole("just.nxs", sent)
+
+
 def test_offsets_that_retention_took_before_a_slow_job_read_them_are_lost_exactly(facility, times):
     facility.writer()
     sent, last, strikes = 0, now_ms(), times(2, 10)

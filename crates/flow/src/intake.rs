@@ -227,7 +227,8 @@ impl Intake {
             held: None,
             state: resume.state,
             walked: entries.walked,
-            asked: clock,
+            // The state that the start made, such as what the source found, is committed with the first step.
+            asked: clock.saturating_sub(STATE_PAUSE),
             stepped: clock,
             is_late: false,
             is_blocked: false,

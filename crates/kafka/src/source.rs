@@ -6,7 +6,8 @@
 //! The frontier: ten times a second the source asks where the partitions end. A partition of which all that was there
 //! is taken has brought everything up to the time of the question, another one up to Kafka's time of what was taken.
 //! The frontier of the source is the least of these. Brokers that do not answer stop it, so that no run seals without
-//! their messages.
+//! their messages. So does a partition whose end has fallen, until the brokers say that its topic is still the same: a
+//! topic that was deleted and made again begins at 0, and its messages are not taken yet.
 
 use crate::client::{Claim, Pairs};
 use crate::librdkafka::{
@@ -147,6 +148,8 @@ struct Open {
     which: Question,
     /// When the ends were asked for that the partitions have.
     known: Option<i64>,
+    /// When an end was seen to fall; until the topics are known to be the same.
+    fallen: Option<i64>,
     /// Since when no question was answered.
     silent: Option<i64>,
     /// What retention took is counted.
@@ -310,6 +313,7 @@ impl Open {
             ends: Question::default(),
             which: Question { asked: None, due: now + TOPICS_PAUSE },
             known: None,
+            fallen: None,
             silent: None,
             has_begun: false,
             stop: Stop::Ahead,
@@ -399,8 +403,9 @@ impl Open {
                 Content::Unanswered(Mark::Stop, _) => self.stop = Stop::Ahead,
                 Content::Unanswered(_, _) => drop(self.ends.close(now + ENDS_PAUSE)),
                 Content::Topics(topics) => {
-                    self.which.close(now + TOPICS_PAUSE);
+                    let asked = self.which.close(now + TOPICS_PAUSE);
                     self.take_topics(topics, now)?;
+                    self.fallen = self.fallen.filter(|since| asked.is_none_or(|asked| asked < *since));
                 }
                 Content::Offsets(Mark::Stop, rows) => self.take_stop(rows),
                 Content::Offsets(_, rows) => self.take_ends(rows, now),
@@ -452,8 +457,11 @@ impl Open {
         for OffsetAnswer { topic, partition: number, offset } in rows {
             match offset {
                 Ok(end) => {
-                    if let Some(partition) = self.partition_of(topic, *number) {
-                        partition.end = end.unwrap_or(0);
+                    let Some(partition) = self.partition_of(topic, *number) else { continue };
+                    let end = end.unwrap_or(0);
+                    if std::mem::replace(&mut partition.end, end) > end {
+                        self.fallen.get_or_insert(now);
+                        self.which.due = now;
                     }
                 }
                 Err(wrong) => {
@@ -462,7 +470,7 @@ impl Open {
                 }
             }
         }
-        self.known = asked.filter(|_| is_whole);
+        self.known = asked.filter(|_| is_whole && self.fallen.is_none());
     }
 
     /// Takes the offsets at which the source ends; the end is one that was asked for after the time of the stop.

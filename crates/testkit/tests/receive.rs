@@ -116,6 +116,20 @@ impl Source for Pair {
 }
 
 #[test]
+fn the_state_of_a_start_was_not_kept_before_a_second_had_passed() {
+    let machine = Machine::new(1);
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    for _ in 0..2 {
+        let (_, data) = data_of(&machine);
+        let source = Counter { seen: seen.clone(), next: 0, each: 3, misses: false };
+        let mut intake = Intake::start(&data, "s", Box::new(source), &options(), machine.now()).unwrap();
+        machine.advance(1);
+        intake.step(machine.now()).unwrap();
+    }
+    assert_eq!(seen.lock().unwrap().resumed, [(0, 0), (3, 3)]);
+}
+
+#[test]
 fn a_state_of_messages_that_a_power_cut_took_came_back_when_others_had_their_numbers() {
     let test = "a_state_of_messages_that_a_power_cut_took_came_back_when_others_had_their_numbers";
     let counts = histories(test, 400, |seed| {
