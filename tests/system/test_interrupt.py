@@ -58,7 +58,8 @@ def test_interrupt_twice_stops_at_once_and_a_restart_goes_on(lab, times):
         assert process.poll() is None, "it ended although the run is settling"
         lab.interrupt(process)
         lab.end(process, status=2)
-        assert lab.said(process)[0] == ""
+        said = json.loads(lab.said(process)[0])
+        assert said["fault"]["what"] == "stopped at once" and not said["is_full"]
     marked = lab.stream("detector").marks()[1]
     process, _ = lab.up_ready()
     until(lambda: lab.stream("detector").marks()[2] > marked + 3, "a restart does not go on")
