@@ -72,6 +72,7 @@ def test_topics_and_streams_are_measured_beside_bare_clients_and_no_topic_is_lef
     assert list(tmp_path.iterdir()) == [tmp_path / "answer.json"]
 
 
+@pytest.mark.soak
 @pytest.mark.services
 def test_kafka_is_started_and_ended_by_the_bench(tmp_path, program):
     report, _ = bench(program, tmp_path, "kafka", "--rounds", "1", "--bytes", "1000000")
@@ -79,6 +80,7 @@ def test_kafka_is_started_and_ended_by_the_bench(tmp_path, program):
     assert list(tmp_path.iterdir()) == [tmp_path / "answer.json"]
 
 
+@pytest.mark.soak
 @pytest.mark.services
 def test_jobs_in_the_past_and_live_ones_are_measured_and_no_topic_is_left(tmp_path, program, kafka):
     before = set(kafka.admin.list_topics(timeout=HANG_S).topics)

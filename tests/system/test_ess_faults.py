@@ -214,7 +214,8 @@ def send_large(facility: Facility, topic: str, payload: bytes):
     assert producer.flush(HANG_S) == 0
 
 
-@pytest.mark.parametrize("size", [100 * MB, pytest.param(995 * MB, marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("size", [100 * MB, 995 * MB])
 def test_a_message_larger_than_the_memory_of_a_job_is_written(facility, size):
     facility.writer(*LARGE)
     start = now_ms()
