@@ -258,7 +258,7 @@ pub(crate) struct Up {
 }
 
 impl Up {
-    /// A stream of so many MiB that takes `count` messages of a topic.
+    /// A stream of the given MiB that takes `count` messages of a topic.
     pub(crate) fn new(ours: &Path, client: &Client, topic: &str, count: u64, live_mib: u64) -> Result<Self, Fault> {
         let folder = Folder::in_memory()?;
         let data = Data::on_disk(folder.path().join("data"));

@@ -4,6 +4,7 @@
 use crate::limits::{PV_BYTES_MAX, TOPIC_BYTES_MAX};
 use serde_json::{Map, Value, json};
 use settings::{Refused, Word, shortened, unknown_word};
+use std::borrow::Cow;
 
 /// How a PV is reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -125,18 +126,19 @@ fn schema_of(table: &Map<String, Value>) -> Result<Option<Schema>, Refused> {
     word.map(|word| Schema::of(word).ok_or_else(|| unknown(word))).transpose()
 }
 
+/// The table of an entry or a pattern; a text is that of `pv` alone.
+fn table_of(value: &Value) -> Option<Cow<'_, Map<String, Value>>> {
+    match value {
+        Value::String(_) => Some(Cow::Owned(Map::from_iter([("pv".to_owned(), value.clone())]))),
+        Value::Object(table) => Some(Cow::Borrowed(table)),
+        _ => None,
+    }
+}
+
 impl Entry {
     /// Reads one. `protocol`: of a name without a prefix.
     pub(crate) fn of_json(value: &Value, protocol: Protocol) -> Result<Self, Refused> {
-        let alone;
-        let table = match value {
-            Value::String(_) => {
-                alone = Map::from_iter([("pv".to_owned(), value.clone())]);
-                &alone
-            }
-            Value::Object(table) => table,
-            _ => return Err(Refused::new("an entry is not a text or a table", HINT)),
-        };
+        let table = &*table_of(value).ok_or_else(|| Refused::new("an entry is not a text or a table", HINT))?;
         if let Some(key) = table.keys().find(|key| !KEYS.contains(&key.as_str())) {
             let hint = format!("an entry has {}", KEYS.map(|key| format!("`{key}`")).join(", "));
             return Err(Refused::new(format!("unknown key `{}` of an entry", shortened(key)), hint));
@@ -215,15 +217,7 @@ impl Pattern {
     /// From a text, the pattern of the name, or an object with `pv`, `topic` and `schema`.
     pub(crate) fn of_json(value: &Value) -> Result<Self, Refused> {
         let hint = "write a pattern like `\"MOTOR:*\"`, or `{\"pv\": PATTERN, \"topic\": PATTERN, \"schema\": WORD}`";
-        let alone;
-        let table = match value {
-            Value::String(_) => {
-                alone = Map::from_iter([("pv".to_owned(), value.clone())]);
-                &alone
-            }
-            Value::Object(table) => table,
-            _ => return Err(Refused::new("a pattern is not a text or an object", hint)),
-        };
+        let table = &*table_of(value).ok_or_else(|| Refused::new("a pattern is not a text or an object", hint))?;
         if let Some(key) = table.keys().find(|key| !["pv", "topic", "schema"].contains(&key.as_str())) {
             return Err(Refused::new(format!("unknown key `{}` of a pattern", shortened(key)), hint));
         }

@@ -281,12 +281,12 @@ fn update(raw: &RawUpdate, is_ca: bool) -> Update<'_> {
     let has_time = raw.seconds != 0 || raw.nanoseconds != 0 || is_stamped;
     let columns = match raw.columns.is_null() || raw.columns_count == 0 {
         true => &[][..],
-        // SAFETY: as in `slice`: so many structures, for as long as the update.
+        // SAFETY: as in `slice`: `columns_count` structures live as long as the update.
         false => unsafe { std::slice::from_raw_parts(raw.columns, raw.columns_count as usize) },
     };
     let dims = match raw.dims.is_null() || raw.dims_count == 0 {
         true => &[][..],
-        // SAFETY: as in `slice`: so many numbers, for as long as the update.
+        // SAFETY: as in `slice`: `dims_count` numbers live as long as the update.
         false => unsafe { std::slice::from_raw_parts(raw.dims, raw.dims_count as usize) },
     };
     Update {
@@ -411,14 +411,14 @@ impl Client {
         unsafe { (self.functions.remove)(self.raw, id) }
     }
 
-    /// Asks for the next updates, at most so many; only after all of the last ones were taken.
+    /// Takes at most `most` updates from the queue; only after all of the last ones were taken.
     pub(crate) fn poll(&mut self, most: usize) -> usize {
         self.at = 0;
         self.updates.clear();
         self.updates.reserve(most);
         // SAFETY: the client is open, and there is room for `most` updates.
         let count = unsafe { (self.functions.poll)(self.raw, self.updates.as_mut_ptr(), most) };
-        // SAFETY: the library has written so many, and no more than there is room for.
+        // SAFETY: the library has written `count` updates, and there is room for `most`.
         unsafe { self.updates.set_len(count.min(most)) };
         self.updates.len()
     }

@@ -26,7 +26,7 @@ pub(crate) struct Origin {
 pub(crate) enum Sign {
     /// It is the next, or the first, or it was there already.
     Next,
-    /// Frames before it are missing, so many.
+    /// This number of frames before it is missing.
     Jump(u64),
 }
 

@@ -154,7 +154,7 @@ impl Pvs {
             if channel.wants.connections && self.removed.len() < REMOVED_MAX {
                 self.removed.push((channel.beside, channel.entry.identity.pv.clone()));
             }
-            // A PV that comes back goes on with its time.
+            // A PV that is added again keeps the time of its last update.
             if let Some(time) = channel.time {
                 self.times.insert(channel.entry.identity.key(), time);
             }
