@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 /// The bare client; its first comment says what it does.
 const CLIENT: &str = include_str!("../../../bench/kafka_client.c");
-/// Broker and controller in one process. What is deleted is removed at once: each round writes a topic.
+/// Broker and controller in one process. What is deleted is removed at once: each round writes a topic. A group has its
+/// first member at once, so that a writer that was just started takes jobs.
 const PROPERTIES: &str = "process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller}
@@ -20,6 +21,7 @@ listeners=PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}
 log.dirs={folder}/log
 auto.create.topics.enable=false
 offsets.topic.replication.factor=1
+group.initial.rebalance.delay.ms=0
 log.segment.delete.delay.ms=100
 ";
 /// Any identity of a cluster.

@@ -96,6 +96,7 @@ pub struct Cluster {
     answers: Queue,
     errors: Queue,
     client: Arc<Client>,
+    properties: Properties,
     brokers: String,
 }
 
@@ -103,9 +104,10 @@ impl Cluster {
     /// A client of these brokers.
     pub fn new(brokers: &str, user: &[(String, String)]) -> Result<Self, Fault> {
         let needed = [("enable.partition.eof", "false"), ("auto.offset.reset", "earliest")];
-        let client = Client::new(&properties(brokers, user, &needed)?).map_err(refused)?;
+        let properties = properties(brokers, user, &needed)?;
+        let client = Client::new(&properties).map_err(refused)?;
         let (answers, errors) = (Queue::polled(&client), Queue::main(&client));
-        Ok(Self { answers, errors, client, brokers: brokers.to_owned() })
+        Ok(Self { answers, errors, client, properties, brokers: brokers.to_owned() })
     }
 
     /// The answer to the question that was asked last.
@@ -194,13 +196,16 @@ impl Cluster {
         Ok(offsets)
     }
 
-    /// Reads a topic from these offsets on, one for each partition.
+    /// Reads a topic from these offsets on, one for each partition. It has connections of its own: a broker answers the
+    /// requests of a connection in their order, and a fetch waits for messages.
     pub fn read(&self, topic: &str, from: &[u64]) -> Result<TopicReader, Fault> {
         let wrong = |wrong: Wrong| Fault::new(format!("cannot read topic `{topic}`"), wrong.text);
+        let client = Client::new(&self.properties).map_err(refused)?;
         let reader = TopicReader {
             batch: Batch::default(),
-            queue: Queue::polled(&self.client),
-            topic: Topic::new(&self.client, topic).map_err(wrong)?,
+            queue: Queue::polled(&client),
+            errors: Queue::main(&client),
+            topic: Topic::new(&client, topic).map_err(wrong)?,
             partitions: i32::try_from(from.len()).unwrap_or(i32::MAX),
         };
         for (number, offset) in from.iter().enumerate() {
@@ -222,6 +227,7 @@ fn unreadable(wrong: &Wrong) -> Unreadable {
 pub struct TopicReader {
     batch: Batch,
     queue: Queue,
+    errors: Queue,
     topic: Topic,
     partitions: i32,
 }
@@ -230,6 +236,8 @@ impl TopicReader {
     /// The next message; waits for it for so long. Errors of a partition pass: librdkafka tries again.
     pub fn next(&mut self, patience: Duration) -> Option<Received> {
         let until = Instant::now() + patience;
+        // They pass, and must not gather.
+        let _ = self.errors.newest_error();
         loop {
             while let Some(record) = self.batch.front() {
                 let (_, partition) = record.place();

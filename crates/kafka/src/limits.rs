@@ -18,13 +18,16 @@ pub(crate) const STEP_MESSAGES: usize = 2048;
 /// Memory: librdkafka stops to fetch a partition of which it holds `queued.max.messages.kbytes`, so it holds at most
 /// that, one answer more, and a batch that the source has taken.
 #[cfg(feature = "client")]
-pub(crate) const PROPERTIES: [(&str, &str); 6] = [
+pub(crate) const PROPERTIES: [(&str, &str); 7] = [
     ("client.id", "beamport"),
     ("queued.max.messages.kbytes", "32768"),
     // Of one partition in one answer; larger messages come alone.
     ("max.partition.fetch.bytes", "8388608"),
     // After its queue was full a partition is fetched again so soon, ms: 32 MiB are drained in about 30 ms.
     ("fetch.queue.backoff.ms", "5"),
+    // A broker answers the requests of a connection in their order: behind a fetch that waits for messages, the question
+    // where the partitions end waits for so long, ms, and the frontier with it.
+    ("fetch.wait.max.ms", "50"),
     // A broker that comes back is found within two seconds.
     ("reconnect.backoff.max.ms", "2000"),
     ("fetch.error.backoff.ms", "100"),
@@ -34,7 +37,7 @@ pub(crate) const PROPERTIES: [(&str, &str); 6] = [
 #[cfg(feature = "client")]
 pub(crate) const START_PATIENCE_MS: i32 = 8000;
 
-/// Pause between two questions where the partitions end, ns. The frontier lags by this at most.
+/// Pause between two questions where the partitions end, ns. The frontier lags by this, and by `fetch.wait.max.ms`.
 #[cfg(feature = "client")]
 pub(crate) const ENDS_PAUSE: i64 = 100_000_000;
 

@@ -293,9 +293,13 @@ impl Flushes {
         Self { every, last: Instant::now(), took: Duration::ZERO }
     }
 
-    /// Time between the end of the last flush and the next one. `hurry`: the source waits for it, or will soon.
+    /// Time between the end of the last flush and the next one. `hurry`: the source waits for it, or will soon. History
+    /// comes as fast as the stream has room, so that such flushes follow one another; they take at most half of the time.
     fn pause(&self, hurry: bool) -> Duration {
-        if hurry { self.every } else { self.every.max((self.took * FLUSH_PART).min(FLUSH_PAUSE_MAX)) }
+        match hurry {
+            true => self.every.min(self.took),
+            false => self.every.max((self.took * FLUSH_PART).min(FLUSH_PAUSE_MAX)),
+        }
     }
 
     fn is_due(&self, hurry: bool) -> bool {
@@ -396,9 +400,19 @@ mod tests {
         };
         assert_eq!(pause(&mut flushes, 20), ms(1000), "a short flush comes as often as asked");
         assert_eq!(pause(&mut flushes, 400), ms(3600), "a tenth of the time");
-        assert_eq!(flushes.pause(true), ms(1000), "a source that waits for the flush need not wait longer");
+        assert_eq!(flushes.pause(true), ms(400), "a source that waits for the flush need not wait longer");
         // Rows are in the file 60 s after they came, also where a flush takes half of that.
         assert!(pause(&mut flushes, 30_000) + ms(30_000) <= Duration::from_secs(60));
         assert_eq!(pause(&mut flushes, 20), ms(1000), "and it comes often again");
+    }
+
+    #[test]
+    fn a_source_waited_out_the_pause_of_the_file_for_room_in_its_stream() {
+        let ms = Duration::from_millis;
+        let mut flushes = Flushes::every(ms(1000));
+        flushes.done(ms(30));
+        assert_eq!(flushes.pause(true), ms(30));
+        flushes.done(ms(5000));
+        assert_eq!(flushes.pause(true), ms(1000), "never longer than the pause of the file");
     }
 }

@@ -27,7 +27,7 @@ static FLUSH: Key = key(
     "flush",
     "duration, 10 ms or more",
     "1 s",
-    "How often the files on disk are updated; less often if that takes over a tenth of the time.",
+    "How often the files on disk are updated; less often if that takes over a tenth of the time, sooner if a memory stream would fill.",
 );
 
 /// The kind `files`.

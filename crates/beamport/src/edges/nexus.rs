@@ -77,7 +77,7 @@ static FLUSH: Key = key(
     "flush",
     "duration, 10 ms or more",
     "1 s",
-    "How often the file on disk is updated; less often if that takes over a tenth of the time.",
+    "How often the file on disk is updated; less often if that takes over a tenth of the time, sooner if a memory stream would fill.",
 );
 
 static HOLD: Key = key(
