@@ -56,6 +56,31 @@ def test_the_wire_package_is_measured_beside_the_one_whose_place_it_takes(tmp_pa
     assert list(tmp_path.iterdir()) == [tmp_path / "answer.json"]
 
 
+@pytest.mark.soak
+def test_epics_is_measured_beside_bare_clients_of_the_same_libraries(tmp_path, program):
+    report, text = bench(program, tmp_path, "epics", "--rounds", "1")
+    numbers, records, frames = (
+        "1,000 PVs x 100 Hz, PVA",
+        "1,000 PVs x 10 Hz, CA",
+        "NTNDArray 512 x 512 uint8 x 1,500 Hz",
+    )
+    cpu = "updates a CPU s / bare {} client"
+    assert [figure["name"] for figure in report["figures"]] == [
+        f"{numbers}: {cpu.format('PVXS')}",
+        f"{numbers}: updates/s / bare PVXS client",
+        f"{numbers}: taken / sent",
+        f"{records}: {cpu.format('libca')}",
+        f"{frames}: {cpu.format('PVXS')}",
+        f"{frames}: taken / sent",
+    ]
+    assert [figure["must"] for figure in report["figures"]] == [0.625, 0.95, 1.0, 0.625, 0.667, 1.0]
+    for figure in report["figures"]:
+        (ours,), ((limit,),) = figure["ours"]["rounds"], [side["rounds"] for side in figure["limits"]]
+        assert figure["name"] in text and ours > 0 and limit > 0
+        assert figure["figure"]["median"] == pytest.approx(ours / limit, rel=0.05)
+    assert list(tmp_path.iterdir()) == [tmp_path / "answer.json"]
+
+
 @pytest.mark.services
 def test_topics_and_streams_are_measured_beside_bare_clients_and_no_topic_is_left(tmp_path, program, kafka):
     before = set(kafka.admin.list_topics(timeout=HANG_S).topics)

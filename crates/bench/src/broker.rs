@@ -1,9 +1,8 @@
 //! What `beamport-bench kafka` runs beside beamport: one node of Apache Kafka, and the bare client of librdkafka.
 
-use super::place::{Folder, output, wrong};
+use super::place::{Folder, free_ports, output, wrong};
 use flow::Fault;
 use std::fs;
-use std::net::TcpListener;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -30,13 +29,13 @@ const CLUSTER: &str = "4L6g3nShT-eMCtK--X86sw";
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The target folder of cargo: this program lies in `release` below it.
-fn target() -> Result<PathBuf, Fault> {
+pub(crate) fn target() -> Result<PathBuf, Fault> {
     let me = std::env::current_exe().map_err(wrong("this program does not know its own file"))?;
     Ok(me.ancestors().nth(2).unwrap_or(Path::new("target")).to_path_buf())
 }
 
 /// A file of a folder whose name begins with a word.
-fn named(folder: &Path, begins: &str, hint: &str) -> Result<PathBuf, Fault> {
+pub(crate) fn named(folder: &Path, begins: &str, hint: &str) -> Result<PathBuf, Fault> {
     let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let found = files.filter(|path| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(begins))).max();
     found.ok_or_else(|| {
@@ -59,7 +58,7 @@ impl Node {
         let jars =
             named(&target()?, "kafka-", "`cargo xtask check` fetches Apache Kafka, or name a cluster: --brokers")?;
         let folder = Folder::on_disk()?;
-        let (broker, controller) = free_ports().map_err(wrong("no free port"))?;
+        let [broker, controller] = free_ports().map_err(wrong("no free port"))?;
         let path = folder.path();
         let text = PROPERTIES.replace("{broker}", &broker.to_string());
         let text = text.replace("{controller}", &controller.to_string());
@@ -100,12 +99,6 @@ impl Drop for Node {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
-}
-
-/// Two ports that nobody has now.
-fn free_ports() -> std::io::Result<(u16, u16)> {
-    let (one, other) = (TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?);
-    Ok((one.local_addr()?.port(), other.local_addr()?.port()))
 }
 
 /// The cluster that was named, or a node that is started, and the bare client for it.

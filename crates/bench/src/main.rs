@@ -5,6 +5,7 @@
 
 mod broker;
 mod cli;
+mod epics;
 mod frames;
 mod jobs;
 mod kafka;
@@ -13,6 +14,7 @@ mod marks;
 mod measure;
 mod merge;
 mod nexus;
+mod peers;
 mod place;
 mod reading;
 mod sizes;
@@ -102,6 +104,10 @@ fn figures(asked: &Asked, err: &mut dyn Write) -> Result<(Machine, Vec<Figure>),
     // The same, and minutes of a round each.
     if asked.names.iter().any(|name| name == "kafka-jobs") {
         figures.extend(jobs::run(asked.brokers.as_deref(), asked.quick, rounds, &mut tell)?);
+    }
+    // Needs the libraries of EPICS, a compiler of C++ and an IOC: by name alone.
+    if asked.names.iter().any(|name| name == "epics") {
+        figures.extend(epics::run(asked.quick, rounds, &mut tell)?);
     }
     // Many files of one after the other: by name alone too.
     if asked.names.iter().any(|name| name == "sweep") {

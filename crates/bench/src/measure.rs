@@ -1,5 +1,6 @@
 //! What is measured and how it is stated: samples, series of alternating rounds, figures with must and aim.
 
+use flow::Fault;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::time::Instant;
@@ -37,6 +38,27 @@ fn cpu_seconds() -> f64 {
     of(libc::RUSAGE_SELF) + of(libc::RUSAGE_CHILDREN)
 }
 
+/// The same of a process that runs and of the processes that it has started and that run.
+pub(crate) fn cpu_seconds_of(pid: u32) -> Result<f64, Fault> {
+    let mut clock = 0;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: both calls write one value that we own; a number without a process is an error.
+    let failed = unsafe {
+        libc::clock_getcpuclockid(pid as libc::pid_t, &mut clock) != 0 || libc::clock_gettime(clock, &mut time) != 0
+    };
+    if failed {
+        return Err(Fault::new("bench: a process has ended", pid));
+    }
+    let mut seconds = time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9;
+    for thread in std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
+        let children = std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+        for child in children.split_whitespace().filter_map(|child| child.parse().ok()) {
+            seconds += cpu_seconds_of(child)?;
+        }
+    }
+    Ok(seconds)
+}
+
 /// What a rate counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
@@ -46,6 +68,8 @@ pub(crate) enum Unit {
     Millions,
     /// 1e3 messages a second.
     Thousands,
+    /// 1e3 messages a second of processor time.
+    ThousandsPerCpu,
     /// Of one thing, how often it could be done in a second.
     Times,
 }
@@ -56,6 +80,7 @@ impl Unit {
             Self::Gigabytes => " GB/s",
             Self::Millions => " M/s",
             Self::Thousands => " k/s",
+            Self::ThousandsPerCpu => " k/CPU s",
             Self::Times => " /s",
         }
     }
@@ -89,6 +114,7 @@ fn rate(sample: &Sample, unit: Unit) -> f64 {
         Unit::Gigabytes => sample.bytes as f64 * 1e-9 / sample.seconds,
         Unit::Millions => sample.messages as f64 * 1e-6 / sample.seconds,
         Unit::Thousands => sample.messages as f64 * 1e-3 / sample.seconds,
+        Unit::ThousandsPerCpu => sample.messages as f64 * 1e-3 / sample.cpu_seconds,
         Unit::Times => sample.seconds.recip(),
     }
 }
@@ -200,6 +226,7 @@ impl Figure {
             Unit::Gigabytes => "1e9 B/s",
             Unit::Millions => "1e6 messages/s",
             Unit::Thousands => "1e3 messages/s",
+            Unit::ThousandsPerCpu => "1e3 messages/CPU s",
             Unit::Times => "1/s",
         };
         let side = |s: &Series| {
