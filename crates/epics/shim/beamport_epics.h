@@ -131,7 +131,8 @@ const char *bp_version(void);
 /* Null on failure, with the reason in `error` (ends with NUL, at most `size` bytes). Each client has its own context. */
 bp_client *bp_open(const bp_settings *settings, char *error, size_t size);
 void bp_close(bp_client *client);
-/* Becomes readable (poll) when bp_poll has something to give. */
+/* Becomes readable (poll) when bp_poll has something to give, at most every 2 ms. It may be readable once
+ * after all was taken. */
 int bp_descriptor(const bp_client *client);
 
 /* Subscribes to a PV under `id`. `queue`: updates of the subscription's queue, asked of client and server; `pipeline`

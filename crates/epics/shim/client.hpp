@@ -19,6 +19,8 @@ struct bp_client {
     virtual void tend() {}
     // Null where the id is unknown.
     virtual const beamport::Line *line(uint64_t id) const = 0;
+    // How often the server of a PV has reported that it overwrote updates.
+    virtual uint64_t server_squash(uint64_t) const { return 0; }
     virtual void put(const char *pv, const bp_elements &value, bool is_array, uint32_t timeout_ms) = 0;
 
     beamport::Queue queue;

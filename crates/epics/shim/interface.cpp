@@ -84,6 +84,7 @@ EXPORT int bp_counted(const bp_client *client, uint64_t id, bp_counts *counts) {
     guarded(nullptr, 0, [&] {
         if (const beamport::Line *line = client->line(id)) {
             *counts = client->queue.counted(*line);
+            counts->server_squash = client->server_squash(id);
             known = 1;
         }
     });

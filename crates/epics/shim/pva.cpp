@@ -8,6 +8,8 @@
 #include <sstream>
 #include <unordered_map>
 
+// Updates of a queue are taken at once.
+#define PVXS_ENABLE_EXPERT_API
 #include <pvxs/client.h>
 #include <pvxs/log.h>
 
@@ -67,20 +69,31 @@ class Subscribed {
     const std::string name;
     const uint32_t size;
     const bool pipeline;
-    std::shared_ptr<client::Subscription> subscription; // of the caller's thread
+    // Of the caller's thread.
+    std::shared_ptr<client::Subscription> subscription;
+    uint64_t server_squash = 0; // of the subscriptions before
 
-    void drain(client::Subscription &from) {
-        while (pop(from)) {
+    // Takes all that came since the last call: nothing comes meanwhile, because PVXS calls on its thread. `updates` is
+    // memory for that.
+    void drain(client::Subscription &from, std::vector<pvxs::Value> &updates) {
+        size_t taken = 0;
+        for (bool more = true; more;) {
+            more = pop(from, updates);
+            // A state takes a place too.
+            taken += updates.empty() ? 1 : updates.size();
+            for (size_t i = 0; i < updates.size(); i++) {
+                // PVXS merges into the last update of a full queue.
+                give(from, updates[i], !more && i + 1 == updates.size() && taken >= size);
+            }
         }
+        updates.clear();
     }
 
   private:
-    // Takes one update or state; false where there is none.
-    bool pop(client::Subscription &from) {
-        pvxs::Value update;
+    // Takes the updates before the next state, or a state; false where there is nothing more.
+    bool pop(client::Subscription &from, std::vector<pvxs::Value> &updates) {
         try {
-            update = from.pop();
-            if (!update) return false;
+            return from.pop(updates);
         } catch (const client::Connected &now) {
             reader_.connected();
             queue_.push(line, BP_CONNECTED, now.peerName);
@@ -91,42 +104,42 @@ class Subscribed {
         } catch (const std::exception &e) {
             end(BP_REFUSED, e.what());
         }
-        if (!update) return true;
-        try {
-            if (const uint32_t changed = reader_.read(update)) give(from, changed);
-        } catch (const std::exception &e) {
-            queue_.push(line, BP_REFUSED, e.what());
-        }
+        updates.clear();
         return true;
     }
 
     void end(uint32_t what, const std::string &why) {
         queue_.push(line, what, why);
         // The next subscription counts from 0.
-        squashed_ = server_squashed_ = 0;
+        squashed_ = 0;
         ended_.add(line.id);
     }
 
-    void give(client::Subscription &from, uint32_t changed) {
-        client::SubscriptionStat stat;
-        from.stats(stat);
-        // PVXS merges into the last update of its queue.
-        uint64_t squashed = 0;
-        if (stat.nQueue == 0) {
-            squashed = stat.nCliSquash - squashed_;
-            squashed_ = stat.nCliSquash;
-        }
-        queue_.push(line, BP_VALUE, reader_.state(), changed, squashed);
-        if (stat.nSrvSquash != server_squashed_) {
-            queue_.server_squashed(line, stat.nSrvSquash - server_squashed_);
-            server_squashed_ = stat.nSrvSquash;
+    // `full`: it is the last of a queue that was full.
+    void give(client::Subscription &from, const pvxs::Value &update, bool full) {
+        try {
+            const uint32_t changed = reader_.read(update);
+            full_ = full_ || full;
+            if (changed == 0) return;
+            uint64_t squashed = 0;
+            if (full_) {
+                client::SubscriptionStat stat;
+                from.stats(stat);
+                squashed = stat.nCliSquash - squashed_;
+                squashed_ = stat.nCliSquash;
+                full_ = false;
+            }
+            queue_.push(line, BP_VALUE, reader_.state(), changed, squashed);
+        } catch (const std::exception &e) {
+            queue_.push(line, BP_REFUSED, e.what());
         }
     }
 
     Queue &queue_;
     Ended &ended_;
     PvaReader reader_;
-    size_t squashed_ = 0, server_squashed_ = 0;
+    size_t squashed_ = 0;
+    bool full_ = false; // updates may have been overwritten since `squashed_` was read
 };
 
 class PvaClient final : public bp_client {
@@ -173,21 +186,34 @@ class PvaClient final : public bp_client {
         return found != all_.end() ? &found->second->line : nullptr;
     }
 
+    uint64_t server_squash(uint64_t id) const override {
+        const auto found = all_.find(id);
+        return found != all_.end() ? squashed(*found->second) : 0;
+    }
+
     void put(const char *pv, const bp_elements &value, bool is_array, uint32_t timeout_ms) override {
         put_pva(context_, pv, value, is_array, timeout_ms);
     }
 
   private:
+    static uint64_t squashed(const Subscribed &one) {
+        client::SubscriptionStat stat;
+        if (one.subscription) one.subscription->stats(stat);
+        return one.server_squash + stat.nSrvSquash;
+    }
+
     void subscribe(const std::shared_ptr<Subscribed> &one) {
+        one->server_squash = squashed(*one);
         one->subscription.reset();
         auto builder = context_.monitor(one->name);
         builder.record("queueSize", one->size).maskConnected(false).maskDisconnected(false).syncCancel(false);
         if (one->pipeline) builder.record("pipeline", true);
-        builder.event([one](client::Subscription &from) { one->drain(from); });
+        builder.event([one, this](client::Subscription &from) { one->drain(from, updates_); });
         one->subscription = builder.exec();
     }
 
     Ended ended_;
+    std::vector<pvxs::Value> updates_; // of the thread of PVXS
     client::Context context_;
     std::unordered_map<uint64_t, std::shared_ptr<Subscribed>> all_;
 };

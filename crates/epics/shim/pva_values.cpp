@@ -230,6 +230,8 @@ uint32_t PvaReader::read(const Value &update) {
     auto role = top_.begin();
     for (const Value field : update.ichildren()) {
         const Role what = role != top_.end() ? *role++ : Role::OTHER;
+        // Of these nothing is kept.
+        if (what == Role::OTHER && state_.form < BP_TABLE) continue;
         if (!first && !field.isMarked(true, true)) continue;
         any = true;
         if (what == Role::VALUE) {

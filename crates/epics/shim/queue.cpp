@@ -1,9 +1,10 @@
 #include "queue.hpp"
 
 #include <cerrno>
+#include <ctime>
 #include <stdexcept>
 
-#include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 namespace beamport {
@@ -11,6 +12,15 @@ namespace {
 
 // Nodes that are kept while nothing waits.
 const size_t MOST_SPARE = 10000;
+// Shortest time between two signals, ns: waking a thread for each update would cost as much as the update. One that
+// comes alone is signalled at once.
+const int64_t PAUSE = 2000000;
+
+int64_t now() {
+    timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
+}
 
 bp_text text(const std::string &of) { return bp_text{of.data(), of.size()}; }
 
@@ -97,7 +107,7 @@ void Extra::finish() {
     }
 }
 
-Queue::Queue(uint64_t limit) : limit_(limit), descriptor_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+Queue::Queue(uint64_t limit) : limit_(limit), descriptor_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {
     if (descriptor_ < 0) throw std::runtime_error(std::string("no descriptor for the queue: ") + strerror(errno));
 }
 
@@ -133,11 +143,6 @@ void Queue::push(Line &line, uint32_t what, const State &state, uint32_t changed
     link(line, node);
     overwrite(line, node);
     signal();
-}
-
-void Queue::server_squashed(Line &line, uint64_t times) {
-    std::lock_guard<std::mutex> guard(lock_);
-    line.counts.server_squash += times;
 }
 
 void Queue::link(Line &line, Node *node) {
@@ -196,13 +201,18 @@ void Queue::overwrite(Line &line, Node *newest) {
 
 void Queue::signal() {
     if (signalled_) return;
-    const uint64_t one = 1;
-    signalled_ = write(descriptor_, &one, sizeof(one)) == sizeof(one);
+    // A time that is over is due at once.
+    const int64_t due = signal_ + PAUSE;
+    const itimerspec timer = {{0, 0}, {due / 1000000000, due % 1000000000}};
+    signalled_ = timerfd_settime(descriptor_, TFD_TIMER_ABSTIME, &timer, nullptr) == 0;
 }
 
+// Before its time the descriptor cannot be read: it becomes readable once more than there is to give.
 void Queue::reset() {
     uint64_t count;
-    if (signalled_ && read(descriptor_, &count, sizeof(count)) == sizeof(count)) signalled_ = false;
+    if (!signalled_ || read(descriptor_, &count, sizeof(count)) != sizeof(count)) return;
+    signalled_ = false;
+    signal_ = now();
 }
 
 // Keeps a node for another update, without what it held.

@@ -142,7 +142,6 @@ class Queue {
     void push(Line &line, uint32_t what, const State &state, uint32_t changed = 0, uint64_t squashed = 0);
     // What only says something about the channel.
     void push(Line &line, uint32_t what, const std::string &text = std::string());
-    void server_squashed(Line &line, uint64_t times);
 
     int descriptor() const { return descriptor_; }
     size_t poll(bp_update *updates, size_t most);
@@ -165,6 +164,7 @@ class Queue {
     Node *head_ = nullptr, *tail_ = nullptr;
     uint64_t bytes_ = 0;
     bool signalled_ = false;
+    int64_t signal_ = 1; // when the reader took what was signalled last, ns of the monotonic clock
     std::vector<Node *> spare_; // for the next updates
     std::vector<Node *> given_; // only of the thread that polls
 };
