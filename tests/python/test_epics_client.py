@@ -1,20 +1,16 @@
 """The client of EPICS against servers of others: `python -m pvxslibs.ioc`, and p4p."""
 
 import os
-import shutil
 import socket
 import threading
 
+import epics_client as bp
+import epics_servers
 import numpy
 import pytest
+from epics_client import CA, PVA, Client
 
-pytest.importorskip("pvxslibs", reason="the libraries of EPICS have no wheels for this machine")
-if shutil.which(os.environ.get("CXX", "g++")) is None:
-    pytest.skip("beamport is built without EPICS: there is no C++ compiler", allow_module_level=True)
-
-import epics_client as bp  # noqa: E402
-import epics_servers  # noqa: E402
-from epics_client import CA, PVA, Client  # noqa: E402
+epics_servers.need(bp.LIBRARY)
 
 DATABASE = """
 record(ao, "R:ao") { field(PINI,"YES") field(VAL,"2.5") field(EGU,"mm") field(HIGH,"2") field(HSV,"MINOR") }
@@ -468,3 +464,10 @@ def test_a_server_that_sends_garbage_harms_nobody(ioc, protocol):
                 client.readable(0.1)
         listener.shutdown(socket.SHUT_RDWR)
     thread.join()
+
+
+def test_a_missing_library_fails_in_check_and_leaves_tests_out_elsewhere(monkeypatch, tmp_path):
+    for check, raised in (("1", pytest.fail.Exception), ("", pytest.skip.Exception)):
+        monkeypatch.setenv("BEAMPORT_CHECK", check)
+        with pytest.raises(raised, match="nothing.so"):
+            epics_servers.need(tmp_path / "nothing.so")

@@ -16,6 +16,7 @@ import sys
 import time
 from pathlib import Path
 
+import epics_servers
 import pytest
 import sums
 from stream_files import Stream, streams
@@ -61,6 +62,26 @@ def nexus(programs) -> Path:
     if not path.is_file():
         pytest.skip("beamport-nexus is not built: `cargo build --release -p beamport-nexus`")
     return path
+
+
+@pytest.fixture
+def network(programs, monkeypatch) -> dict[str, str]:
+    """Settings with which servers and clients of EPICS of a test meet each other and nobody else."""
+    library = programs.parent / "lib" / "beamport" / "libbeamport_epics.so"
+    epics_servers.need(Path(os.environ.get("BEAMPORT_EPICS", library)))
+    settings = epics_servers.environment()
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    return settings
+
+
+@pytest.fixture
+def servers(network):
+    """Servers that a test starts; they end with it."""
+    started = []
+    yield started
+    for server in started:
+        server.kill()
 
 
 @pytest.fixture(scope="session")

@@ -12,42 +12,13 @@ import h5py
 import numpy as np
 import pytest
 from conftest import HANG_S, lost_of, until
+from epics_servers import ioc
 
-beamport = pytest.importorskip("beamport", reason="pip install .")
-pytest.importorskip("pvxslibs", reason="EPICS has no wheels for this machine")
+pytest.importorskip("beamport", reason="pip install .")
 
-from epics_servers import environment, ioc  # noqa: E402
+from epics_lab import counters, shown, values  # noqa: E402
 
 RECORDS = 20
-
-
-@pytest.fixture
-def network(programs, monkeypatch):
-    """Settings with which the servers and clients of a test meet each other and nobody else."""
-    library = programs.parent / "lib" / "beamport" / "libbeamport_epics.so"
-    if not Path(os.environ.get("BEAMPORT_EPICS", library)).is_file():
-        pytest.skip("libbeamport_epics.so is not built: `pip install .`")
-    settings = environment()
-    for name, value in settings.items():
-        monkeypatch.setenv(name, value)
-    return settings
-
-
-@pytest.fixture
-def servers(network):
-    """Servers that a test starts; they end with it."""
-    started = []
-    yield started
-    for server in started:
-        server.kill()
-
-
-def counters(lab, count: int = RECORDS, scan: str = ".1 second"):
-    """A database of records that count up."""
-    path = lab.folder / "counters.db"
-    record = 'record(calc, "T:{}") {{ field(CALC, "VAL+1") field(SCAN, "{}") field(EGU, "mm") field(TSE, "0") }}\n'
-    path.write_text("".join(record.format(number, scan) for number in range(count)))
-    return path
 
 
 def template(lab, names: list[str]) -> None:
@@ -70,7 +41,7 @@ def template(lab, names: list[str]) -> None:
 
 
 def test_every_value_of_an_ioc_is_in_the_file_once(lab, nexus, network, servers):
-    servers.append(ioc(counters(lab), network))
+    servers.append(ioc(counters(lab, RECORDS), network))
     names = [f"T:{number}" for number in range(RECORDS)]
     template(lab, names)
     lab.write(
@@ -103,54 +74,8 @@ duration = "3 s"
             assert np.all(np.diff(times.astype("i8")) > 0)
 
 
-def shown(lab) -> dict:
-    """What the source reports of itself."""
-    return json.loads(lab.ask(b'{"command": "status"}\n'))["ok"]["running"]["pvs"]["status"] or {}
-
-
-def values(lab, schema: str = "f144") -> dict[str, list]:
-    """The messages of a schema in the stream, by origin."""
-    found = {}
-    for message in beamport.open(lab.data)["pvs"].read():
-        if message.schema == schema:
-            found.setdefault(message.origin, []).append(message)
-    return found
-
-
-def test_an_ioc_that_dies_and_returns_needs_nobody(lab, network, servers, times):
-    names = [f"T:{number}" for number in range(RECORDS)]
-    database = counters(lab)
-    servers.append(ioc(database, network))
-    lab.write(f'[source.pvs]\nkind = "pva"\npvs = {json.dumps(names)}\n')
-    process, _ = lab.up_ready()
-    rounds = times(5, 50)
-    for _ in range(rounds):
-        until(lambda: shown(lab).get("connected") == RECORDS, lambda: shown(lab))
-        count = len(lab.stream("pvs").all())
-        until(lambda count=count: len(lab.stream("pvs").all()) > count + 5 * RECORDS, "no values come")
-        servers.pop().kill()
-        until(lambda: shown(lab)["connected"] == 0, lambda: shown(lab))
-        assert len(shown(lab)["disconnected"]) == 10
-        servers.append(ioc(database, network))
-    until(lambda: shown(lab)["connected"] == RECORDS, lambda: shown(lab))
-    lab.interrupt(process)
-    lab.end(process)
-    links = values(lab, "ep01")
-    for name, messages in values(lab).items():
-        counted = [message["value"] for message in messages]
-        # Within a life of the IOC each value is one more than the last.
-        falls = sum(after != before + 1 for before, after in zip(counted, counted[1:], strict=False))
-        assert falls <= rounds, (name, counted)
-        states = [message["status"] for message in links[name]]
-        assert states == ["CONNECTED", "DISCONNECTED"] * rounds + ["CONNECTED"] * (len(states) % 2), states
-    numbers = lab.stream("pvs").numbers()
-    missing = sum(int(found.max()) + 1 - len(found) for found in numbers.values())
-    assert all(len(np.unique(found)) == len(found) for found in numbers.values())
-    print(f"epics: {rounds} kills of an IOC injected, {missing} updates skipped for their times, 0 lost, 0 twice")
-
-
 def test_pvs_come_and_go_and_the_list_survives_a_kill(lab, network, servers):
-    servers.append(ioc(counters(lab), network))
+    servers.append(ioc(counters(lab, RECORDS), network))
     lab.write('[source.pvs]\nkind = "pva"\npvs = ["fake:A", "T:0"]\n')
     process, _ = lab.up_ready()
     said = lab.run("configure", "pvs", "--data", lab.data, "--add", "T:1", "ca:T:2", '{"pv": "T:3", "topic": "lab"}')

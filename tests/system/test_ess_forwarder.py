@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from conftest import HANG_S, Lab, kill, until
+from epics_servers import ioc
 from kafka_node import Node
 from stream_files import streams
 from streaming_data_types import (
@@ -295,17 +296,6 @@ def test_a_cluster_that_was_away_gets_everything(beamline, times):
     print(f"cluster away: {cuts} injected, {beamline.once(motion)} messages once")
 
 
-@pytest.fixture
-def network(monkeypatch):
-    """Settings with which servers and clients of a test meet each other and nobody else."""
-    servers = pytest.importorskip("epics_servers")
-    pytest.importorskip("pvxslibs", reason="EPICS has no wheels for this machine")
-    settings = servers.environment()
-    for name, value in settings.items():
-        monkeypatch.setenv(name, value)
-    return settings
-
-
 def is_rising(beamline, topic: str, name: str, first: int = 0) -> int:
     """The values of a counter rise from the first one on, each there once; how many are missing between them."""
     values = [deserialise_f144(m.value()) for m in beamline.values(topic, name)[first:]]
@@ -317,8 +307,6 @@ def is_rising(beamline, topic: str, name: str, first: int = 0) -> int:
 
 
 def test_pvs_of_an_ioc_arrive_by_both_protocols_each_value_once(beamline, network, lab, times, dice):
-    from epics_servers import ioc
-
     motion, choppers = beamline.topics
     database = lab.folder / "records.db"
     database.write_text("".join(DATABASE.format(n) for n in range(20)) + STATIC)

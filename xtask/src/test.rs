@@ -92,6 +92,10 @@ pub(crate) fn pytest(markers: &str, full: Option<&str>, count: &mut Count, mut a
     if !markers.is_empty() {
         step = step.args(["-m", markers]);
     }
+    if markers != NEED_NOTHING {
+        // A part of beamport that could not be built is a failure, not a test left out.
+        step = step.env("BEAMPORT_CHECK", "1");
+    }
     if let Some(word) = full {
         // -rP prints what tests that passed said, at the beginning of lines: that is the report.
         step = step.args(["-v", "-rP", "-k", word]).env("BEAMPORT_SOAK", "1");

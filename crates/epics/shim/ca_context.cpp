@@ -9,6 +9,7 @@
 #include <arpa/inet.h>
 #include <envDefs.h>
 #include <epicsThread.h>
+#include <errlog.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -36,6 +37,18 @@ void line(const char *format, ...) {
 // Exceptions of requests reach their callbacks too; a name that two servers have is worth a line.
 void complain(struct exception_handler_args of) {
     if (of.stat == ECA_DBLCHNL) line("Channel Access: %s: %s\n", ca_message(of.stat), of.ctx ? of.ctx : "");
+}
+
+void heard(void *, const char *message) { line("%s", message); }
+
+// libca prints through errlog too. Somebody who asked for the lines of PVXS, which are printed so, gets all of both.
+void limit_lines() {
+    static std::once_flag once;
+    std::call_once(once, [] {
+        if (getenv("PVXS_LOG") != nullptr) return;
+        eltc(0);
+        errlogAddListener(heard, nullptr);
+    });
 }
 
 bool taken(uint16_t port) {
@@ -115,6 +128,7 @@ Addresses::Set::~Set() {
 }
 
 ca_client_context *new_context(const Addresses &addresses) {
+    limit_lines();
     repeat();
     Addresses::Set set(addresses);
     ca_client_context *const before = ca_current_context();
