@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import itertools
 import os
 import platform
 import socket
@@ -128,7 +129,7 @@ def ioc(database: Path, settings: dict[str, str] | None = None, inside: list[str
 
 
 def structures(kind: str = "all", settings: dict[str, str] | None = None) -> Server:
-    """The server of this file; `kind` is one of `SERVED`."""
+    """The server of this file; `kind` is one of `SERVED` or `OTHERS`."""
     return Server([sys.executable, __file__, kind], "serving", settings or environment())
 
 
@@ -345,6 +346,48 @@ def _changing(kind: str) -> dict:
     return {"C:VALUE": pv}
 
 
+def _softioc() -> None:
+    import numpy
+    from softioc import asyncio_dispatcher, builder, softioc
+
+    builder.SetDeviceName("P")
+    count = builder.longIn("COUNT", initial_value=0, EGU="mm")
+    builder.stringIn("TEXT", initial_value="word")
+    builder.WaveformIn("WAVE", initial_value=numpy.array([1.5, 2.5]))
+    builder.mbbIn("CHOICE", "off", "on", initial_value=1)
+    builder.LoadDatabase()
+    softioc.iocInit(asyncio_dispatcher.AsyncioDispatcher())
+    print("serving", flush=True)
+    for value in itertools.count(1):
+        count.set(value)
+        time.sleep(0.05)
+
+
+def _caproto() -> None:
+    from caproto import ChannelType
+    from caproto.server import PVGroup, pvproperty, run
+
+    class Group(PVGroup):
+        """The same PVs as of softioc."""
+
+        count = pvproperty(value=0, name="COUNT", units="mm")
+        text = pvproperty(value="word", name="TEXT", dtype=ChannelType.STRING)
+        wave = pvproperty(value=[1.5, 2.5], name="WAVE")
+        choice = pvproperty(value="on", name="CHOICE", enum_strings=["off", "on"], dtype=ChannelType.ENUM)
+
+        @count.startup
+        async def count(self, instance, library):
+            for value in itertools.count(1):
+                await instance.write(value)
+                await library.sleep(0.05)
+
+    print("serving", flush=True)
+    run(Group(prefix="P:").pvdb, interfaces=["127.0.0.1"])
+
+
+# Servers of others; `P:COUNT` of them counts up.
+OTHERS = {"softioc": _softioc, "caproto": _caproto}
+
 # What this server serves, by its argument.
 SERVED = {
     "all": lambda: _scalars() | _pvs(),
@@ -389,6 +432,8 @@ def main() -> None:
     """Serve until stdin ends."""
     from p4p.server import Server as PvaServer
 
+    if sys.argv[1] in OTHERS:
+        return OTHERS[sys.argv[1]]()
     pvs = SERVED[sys.argv[1]]()
     for pv in pvs.values():
         pv.put(lambda _pv, operation: (_pv.post(operation.value()), operation.done()))

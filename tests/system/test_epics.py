@@ -12,11 +12,11 @@ import h5py
 import numpy as np
 import pytest
 from conftest import HANG_S, lost_of, until
-from epics_servers import ioc
+from epics_servers import ioc, structures
 
 pytest.importorskip("beamport", reason="pip install .")
 
-from epics_lab import counters, shown, values  # noqa: E402
+from epics_lab import counters, judge_counters, shown, values  # noqa: E402
 
 RECORDS = 20
 
@@ -133,6 +133,22 @@ def test_types_alarms_and_units_come_by_both_protocols(lab, network, servers, pr
     assert (alarm["severity"], alarm["message"]) == ("MINOR", "HIGH")
     assert values(lab, "un00")["X:AI"][-1]["units"] == "K"
     assert all(messages[-1]["status"] == "CONNECTED" for messages in values(lab, "ep01").values())
+
+
+@pytest.mark.parametrize(("server", "protocol"), [("softioc", "pva"), ("softioc", "ca"), ("caproto", "ca")])
+def test_servers_of_others_are_read(lab, network, servers, server, protocol):
+    servers.append(structures(server, network))
+    names = ["P:COUNT", "P:TEXT", "P:WAVE", "P:CHOICE"]
+    lab.write(f'[source.pvs]\nkind = "{protocol}"\npvs = {json.dumps(names)}\n')
+    process, _ = lab.up_ready()
+    until(lambda: len(values(lab).get("P:COUNT", [])) > 20, lambda: shown(lab))
+    lab.interrupt(process)
+    lab.end(process)
+    assert judge_counters(lab, ["P:COUNT"]) == {"P:COUNT": []}
+    found = {name: messages[-1]["value"] for name, messages in values(lab).items()}
+    assert found["P:WAVE"].tolist() == [1.5, 2.5] and found["P:CHOICE"] == 1
+    assert values(lab, "f142")["P:TEXT"][-1]["value"] == "word"
+    assert values(lab, "un00")["P:COUNT"][-1]["units"] == "mm"
 
 
 def test_frames_have_the_numbers_of_the_camera(lab, network, servers):
