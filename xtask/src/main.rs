@@ -28,6 +28,7 @@ usage: cargo xtask WORD
   soak [WORD]      inject all faults, in tests whose names contain WORD; writes bench/runs/soak-DATE.md (needs root)
   simulate ARGS    simulate whole flows from seeds: --seed N, or --seeds COUNT
   bench [ARGS]     build and run `beamport-bench ARGS`
+  kafka            fetch the Apache Kafka of the tests into target (needs mvn)
   fuzz [TARGET]    fuzz one target, or each for a minute (needs a nightly toolchain)
   tidy [--write]   check crate map, names, words, lengths and reference pages (--write renews lists and pages)
   fmt              format Rust and Python
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         "soak" => soak::run(&rest),
         "simulate" => test::simulate(&rest),
         "bench" => build::bench(&rest),
+        "kafka" => services::fetch_kafka(),
         "fuzz" => fuzz::run(&rest),
         "tidy" => tidy::run(&rest),
         "fmt" => build::format(),

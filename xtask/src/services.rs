@@ -17,7 +17,7 @@ const PROGRAMS: [(&str, &str); 5] = [
     ("unshare", "util-linux"),
 ];
 
-/// Which Apache Kafka; tests/system/kafka_node.py reads its version here too.
+/// Which Apache Kafka; tests/kafka_node.py reads its version here too.
 const POM: &str = "tests/services/kafka/pom.xml";
 
 /// Says what `word` needs, as its first line, and installs what is missing.

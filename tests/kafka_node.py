@@ -26,7 +26,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 POM = ROOT / "tests/services/kafka/pom.xml"
 HANG_S = 300.0
 PR_SET_PDEATHSIG = 1
@@ -70,13 +70,17 @@ JAVA = ["java", "-Xms256m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLev
 JAVA += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp"]
 
 
-def classpath() -> str:
-    """The jars of the version that stands in the pom."""
+def jars() -> Path:
+    """The folder with the jars of the version that stands in the pom."""
     version = re.search(r"<kafka.version>(.+)</kafka.version>", POM.read_text())[1]
-    jars = ROOT / os.environ.get("CARGO_TARGET_DIR", "target") / f"kafka-{version}"
-    if not jars.is_dir():
-        pytest.fail(f"Apache Kafka is not in {jars}; `cargo xtask check` fetches it")
-    return f"{jars}/*"
+    return ROOT / os.environ.get("CARGO_TARGET_DIR", "target") / f"kafka-{version}"
+
+
+def classpath() -> str:
+    """The jars, as Java takes them."""
+    if not jars().is_dir():
+        pytest.fail(f"Apache Kafka is not in {jars()}; `cargo xtask kafka` fetches it")
+    return f"{jars()}/*"
 
 
 def free_port() -> int:
