@@ -263,7 +263,7 @@ def _scalars() -> dict:
     return {f"S:{code}": SharedPV(nt=NTScalar(code), initial=value) for code, value in values.items()}
 
 
-def _image(pixels, dims: list[int], codec: str, identity: int, seconds: int = 1_700_000_001):
+def image(pixels, dims: list[int], codec: str, identity: int, seconds: int = 1_700_000_001):
     """An NTNDArray as areaDetector sends it."""
     from p4p import Value
     from p4p.nt import NTNDArray
@@ -313,7 +313,7 @@ def _pvs() -> dict:
     return {
         "T:RAMP": SharedPV(nt=NTScalar("l"), initial=0),
         "T:OTHER_RAMP": SharedPV(nt=NTScalar("l"), initial=0),
-        "T:IMAGE": SharedPV(initial=_image(None, [], "", 0)),
+        "T:IMAGE": SharedPV(initial=image(None, [], "", 0)),
         "T:TABLE": SharedPV(nt=table, initial=rows),
         "T:THING": SharedPV(initial=Value(other, kept | {"ok": True})),
         "T:PLAIN": SharedPV(initial=Value(plain, {"value": numpy.array([3, 4], "i4")})),
@@ -420,12 +420,12 @@ def _do(pvs: dict, line: str) -> None:
         pvs["T:RAMP"].post(changed)
     elif words[0] == "image":
         pixels = numpy.arange(6, dtype=words[1])
-        pvs["T:IMAGE"].post(_image(pixels, [3, 2], words[2] if len(words) > 2 else "", 77))
+        pvs["T:IMAGE"].post(image(pixels, [3, 2], words[2] if len(words) > 2 else "", 77))
     elif words[0] == "pixels":
         # One image after the other, of so many bytes.
         for identity in range(1, int(words[1]) + 1):
             pixels = numpy.full(int(words[2]), identity % 256, "u1")
-            pvs["T:IMAGE"].post(_image(pixels, [int(words[2])], "", identity, int(time.time())))
+            pvs["T:IMAGE"].post(image(pixels, [int(words[2])], "", identity, int(time.time())))
 
 
 def main() -> None:

@@ -8,13 +8,17 @@ import subprocess
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+from beamport.wire import deserialise_un00
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import ResourceType
 from conftest import HANG_S, Lab, kill, until
 from epics_servers import ioc
 from kafka_node import Node
 from stream_files import streams
 from streaming_data_types import (
+    DESERIALISERS,
     deserialise_al00,
     deserialise_ep01,
     deserialise_f144,
@@ -29,6 +33,7 @@ from streaming_data_types.fbschemas.forwarder_config_update_fc00.UpdateType impo
 from streaming_data_types.fbschemas.forwarder_config_update_rf5k.UpdateType import UpdateType as OldUpdateType
 from streaming_data_types.forwarder_config_update_fc00 import StreamInfo
 from streaming_data_types.forwarder_config_update_rf5k import StreamInfo as OldStreamInfo
+from test_kafka_secure import PASSWORD, USER, allow, holders, secure  # noqa: F401
 
 pytestmark = pytest.mark.services
 
@@ -61,9 +66,9 @@ class Beamline:
         single = [TopicPartition(topic, 0, 0) for topic in (self.status_topic, self.storage, self.topics[1])]
         self.consumer.assign([*single, *(TopicPartition(self.topics[0], number, 0) for number in (0, 1))])
 
-    def start(self, *more, ready: bool = True) -> subprocess.Popen:
+    def start(self, *more, ready: bool = True, broker: str | None = None) -> subprocess.Popen:
         """Starts the forwarder; its first status has come."""
-        address = self.kafka.address
+        address = broker or self.kafka.address
         before = len(self.all(self.status_topic))
         self.process = self.lab.popen(
             "ess",
@@ -356,3 +361,57 @@ def test_pvs_of_an_ioc_arrive_by_both_protocols_each_value_once(beamline, networ
         is_rising(beamline, motion, f"T:{n}", restarted[n])
     sent = beamline.once(motion) + beamline.once(choppers)
     print(f"mover of the forwarder killed beside an IOC: {kills} injected, {sent} messages once")
+
+
+@pytest.mark.soak
+def test_every_schema_goes_through_tls_and_scram(beamline, network, secure, monkeypatch):  # noqa: F811
+    from epics_servers import image
+    from epics_updates import structures
+    from p4p.nt import NTScalar
+    from p4p.server import Server
+    from p4p.server.thread import SharedPV
+
+    motion, choppers = beamline.topics
+    monkeypatch.setenv("KAFKA_PASSWORD", PASSWORD)
+    # As docs/how-to/replace-the-forwarder.md lists them.
+    allow(beamline.kafka, ResourceType.TOPIC, beamline.commands, "describe", "read")
+    allow(beamline.kafka, ResourceType.TOPIC, beamline.status_topic, "describe", "write")
+    for topic in (beamline.storage, *beamline.topics):
+        allow(beamline.kafka, ResourceType.TOPIC, topic, "describe", "read", "write")
+    at = time.time_ns() - 60 * 10**9
+    served = {name: value for name, (value, _) in structures(at).items()}
+    served["UNITS"] = NTScalar("d", display=True).wrap({"value": 1.5, "display": {"units": "K"}}, timestamp=at / 1e9)
+    served["IMAGE"] = image(np.arange(6, dtype="u2"), [3, 2], "", 77, at // 10**9)
+    wanted = {"S:d": "f144", "ENUM": "f142", "A:i": "tdct", "TABLE:i": "nttable_se00", "TABLE:d": "nttable_senv"}
+    wanted |= {"IMAGE": "ad00", "ALARM:HIGH": "al00", "S:h": "ep01", "S:b": "no_op", "UNITS": "un00"}
+    flags = ["--ssl-ca-cert-file", beamline.kafka.certificate]
+    for flag in ("config-topic", "status-topic", "storage-topic", "output-broker"):
+        flags += [f"--{flag}-sasl-password", "env:KAFKA_PASSWORD"]
+    pvs = {name: SharedPV(initial=served[name]) for name in wanted}
+    with Server(providers=[pvs], conf=network, useenv=False):
+        beamline.start(*flags, broker=f"SASL_SSL+SCRAM-SHA-512\\{USER}@{secure.address}")
+        beamline.send(UpdateType.ADD, *((pv, schema, motion, Protocol.PVA, 0) for pv, schema in wanted.items()))
+
+        def sent() -> dict[tuple[str, str], bytes]:
+            return {(m.key().decode(), m.value()[4:8].decode()): m.value() for m in beamline.all(motion)}
+
+        ids = {(pv, schema.removeprefix("nttable_")) for pv, schema in wanted.items() if schema != "no_op"}
+        beside = {(f"{pv}/state" if pv == "IMAGE" else pv, "ep01") for pv in wanted}
+        beside |= {
+            (f"{pv}/state" if pv == "IMAGE" else pv, "al00") for pv, schema in wanted.items() if schema != "f142"
+        }
+        # Structures of frames and tables have an alarm too.
+        until(lambda: sent().keys() >= ids | beside, lambda: f"{ids | beside - sent().keys()} {beamline.said()}")
+        found = sent()
+        beamline.end()
+    assert found.keys() == ids | beside
+    read = {key: DESERIALISERS[key[1]](payload) for key, payload in found.items() if key[1] != "un00"}
+    assert read["S:d", "f144"].value == 1e-300 and read["S:d", "f144"].timestamp_unix_ns == at
+    assert read["ENUM", "f142"].value == 1
+    assert read["A:i", "tdct"].timestamps.tolist() == [at - 70000] * 2
+    assert read["TABLE:i", "se00"].values.tolist() == [1, -2, 3] and read["TABLE:i", "se00"].timestamp_unix_ns == at
+    assert read["TABLE:d", "senv"].values.tolist() == [2, -2, 0]
+    assert read["IMAGE", "ad00"].data.tolist() == [[0, 1, 2], [3, 4, 5]] and read["IMAGE", "ad00"].unique_id == 77
+    assert read["ALARM:HIGH", "al00"].message == "HIGH"
+    assert deserialise_un00(found["UNITS", "un00"]).units == "K"
+    assert holders(beamline.data, PASSWORD) == [] and PASSWORD not in beamline.lab.said(beamline.process)[1]

@@ -34,6 +34,7 @@ pub(crate) struct Maker {
     pub(crate) bytes: Vec<u8>,
     pub(crate) head: Head,
     times: Vec<i64>,
+    rounded: Vec<i64>,
     counts: Vec<u64>,
     dims: Vec<i64>,
 }
@@ -83,6 +84,15 @@ fn whole(scalar: Scalar) -> Option<i64> {
         Scalar::Float32(n) if n.is_finite() => n as i64,
         Scalar::Float64(n) if n.is_finite() => n as i64,
         Scalar::Float32(_) | Scalar::Float64(_) => return None,
+    })
+}
+
+/// The nearest whole number, of two the even one; `None` for what has none.
+fn nearest(scalar: Scalar) -> Option<i64> {
+    whole(match scalar {
+        Scalar::Float32(n) => Scalar::Float64(f64::from(n).round_ties_even()),
+        Scalar::Float64(n) => Scalar::Float64(n.round_ties_even()),
+        scalar => scalar,
     })
 }
 
@@ -170,6 +180,16 @@ impl Maker {
             se00::write(&mut self.bytes, &message)?;
             return Ok(Made::Message { schema: se00::ID, time });
         }
+        let mut values = values;
+        if matches!(values.dtype(), DType::Float32 | DType::Float64) {
+            // `senv` holds integers only.
+            self.rounded.clear();
+            for value in values.iter() {
+                let Some(value) = nearest(value) else { return Ok(Made::Unfit(TYPE)) };
+                self.rounded.push(value);
+            }
+            values = (&self.rounded).into();
+        }
         self.counts.clear();
         self.counts.extend(self.times.iter().map(|time| u64::try_from(*time).unwrap_or(0)));
         let message = Senv {
@@ -238,7 +258,8 @@ impl Maker {
         let owned: Vec<Texts<'_>> = update.columns.iter().map(|named| Texts::of(&named)).collect();
         let mut attributes: Vec<Attribute<'_>> =
             update.columns.iter().zip(&owned).filter_map(|(named, texts)| texts.attribute(&named)).collect();
-        let own = |name, data| Attribute { name, description: None, source: None, data };
+        // Texts are there though they are empty: ess-streaming-data-types reads no attribute without them.
+        let own = |name, data| Attribute { name, description: Some(""), source: Some(""), data };
         let taken = [frame.data_time];
         if frame.data_time != 0 {
             attributes.push(own("dataTimeStamp", (&taken).into()));
@@ -310,8 +331,7 @@ impl<'a> Texts<'a> {
             Some(text) => Numbers::text(text),
             None => numbers(&named.values)?,
         };
-        let some = |text: &'t str| Some(text).filter(|text| !text.is_empty());
-        Some(Attribute { name: &self.name, description: some(&self.description), source: some(&self.source), data })
+        Some(Attribute { name: &self.name, description: Some(&self.description), source: Some(&self.source), data })
     }
 }
 
@@ -323,7 +343,8 @@ fn old_alarm(update: &Update<'_>) -> (AlarmStatus, AlarmSeverity) {
         2 => AlarmSeverity::Major,
         _ => AlarmSeverity::Invalid,
     };
-    let status = match update.alarm {
+    // The words of the records of EPICS, which servers of pvData end in `_ALARM`.
+    let status = match update.alarm.strip_suffix(b"_ALARM").unwrap_or(update.alarm) {
         b"READ" => AlarmStatus::Read,
         b"WRITE" => AlarmStatus::Write,
         b"HIHI" => AlarmStatus::HiHi,
@@ -333,7 +354,7 @@ fn old_alarm(update: &Update<'_>) -> (AlarmStatus, AlarmSeverity) {
         b"STATE" => AlarmStatus::State,
         b"COS" => AlarmStatus::Cos,
         b"COMM" => AlarmStatus::Comm,
-        b"TIMEOUT" => AlarmStatus::Timed,
+        b"TIMEOUT" | b"TIMED" => AlarmStatus::Timed,
         b"HWLIMIT" => AlarmStatus::HwLimit,
         b"CALC" => AlarmStatus::Calc,
         b"SCAN" => AlarmStatus::Scan,

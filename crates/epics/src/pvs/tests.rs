@@ -191,6 +191,8 @@ fn frames_have_their_own_numbers_and_the_rest_an_origin_beside_them() {
     let read = wire::ad00::read(&out.payloads[1]).unwrap();
     assert_eq!((read.id, read.shape(), read.data.bytes()), (70, vec![2, 3], &pixels[..]));
     assert_eq!(read.attributes[0].name, "dataTimeStamp");
+    // ess-streaming-data-types reads no attribute without its texts.
+    assert_eq!((read.attributes[0].description, read.attributes[0].source), (Some(""), Some("")));
     // Two of three missing frames were overwritten here.
     pvs.take(&Update { count: 2, ..Update::of(ids[0], What::Squashed) }, NOW, &mut out).unwrap();
     pvs.take(&frame(ids[0], 75, &pixels, &dims), NOW, &mut out).unwrap();
