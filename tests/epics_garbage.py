@@ -13,7 +13,8 @@ import socket
 import struct
 import threading
 
-CA_VERSION, CA_EVENT_ADD, CA_SEARCH, CA_CREATE, CA_RIGHTS, CA_ECHO = 0, 1, 6, 18, 22, 23
+CA_VERSION, CA_EVENT_ADD, CA_SEARCH, CA_ERROR, CA_READ_NOTIFY = 0, 1, 6, 11, 15
+CA_CREATE, CA_WRITE_NOTIFY, CA_RIGHTS, CA_ECHO, CA_GONE = 18, 19, 22, 23, 27
 DBR_TIME_DOUBLE = 20
 
 
@@ -23,6 +24,9 @@ class SpoiledError(Exception):
 
 class Garbage:
     """What both protocols share; `over` counts conversations that have ended."""
+
+    # Before values come, a server sends about five messages; one of so many is spoiled.
+    messages = 12
 
     def __init__(self, seed: int) -> None:
         """Listen on a port of its own, for searches by UDP and connections to all addresses of the loopback."""
@@ -76,8 +80,7 @@ class Garbage:
             threading.Thread(target=self._converse, args=[peer, dice], daemon=True).start()
 
     def _converse(self, peer: socket.socket, dice: random.Random) -> None:
-        # Before values come, a server sends about five messages.
-        patience = dice.randrange(12)
+        patience = dice.randrange(self.messages)
 
         def send(message: bytes) -> None:
             nonlocal patience
@@ -210,3 +213,26 @@ class CaGarbage(Garbage):
                     send(_ca(CA_EVENT_ADD, kind, 1, 1, second, content + struct.pack("!d", value)))
             elif command == CA_ECHO:
                 send(header)
+
+
+class CaLiar(CaGarbage):
+    """Says of each subscription what is well formed and wrong: elements that it does not send, answers to no request."""
+
+    messages = 1 << 62
+
+    def talk(self, send, received) -> None:
+        """Beside each value, a lie."""
+
+        def say(message: bytes) -> None:
+            send(message)
+            command, _, kind, _, _, second = struct.unpack_from("!HHHHII", message)
+            if command == CA_EVENT_ADD and kind == DBR_TIME_DOUBLE:
+                for answer in (CA_READ_NOTIFY, CA_WRITE_NOTIFY):
+                    send(_ca(answer, kind, 1, 1, second, message[16:]))
+                    request = _ca(answer, kind, 1, 1, second)
+                    send(_ca(CA_ERROR, 0, 0, 0, 192, request + b"no end of a text"))
+                for command in (CA_CREATE, CA_GONE):
+                    send(_ca(command, 6, 1, 0, 1))
+                send(message[:6] + b"\xff\xf0" + message[8:])
+
+        super().talk(say, received)

@@ -9,6 +9,7 @@ import epics_servers
 import numpy
 import pytest
 from epics_client import CA, PVA, Client
+from epics_garbage import CaLiar
 
 epics_servers.need(bp.LIBRARY)
 
@@ -464,6 +465,23 @@ def test_a_server_that_sends_garbage_harms_nobody(ioc, protocol):
                 client.readable(0.1)
         listener.shutdown(socket.SHUT_RDWR)
     thread.join()
+
+
+def test_a_channel_access_server_that_lies_ends_its_own_connection_and_no_more(ioc):
+    liar = CaLiar(1)
+    addresses = f"127.0.0.1:{ioc.settings['EPICS_CA_SERVER_PORT']} 127.0.0.1:{liar.search_port}"
+    with Client(CA, ioc.settings, addresses=addresses) as client:
+        # The first channel of a client has the number 0, of which the liar speaks.
+        client.add(0, "R:ramp")
+        client.values([0])
+        for number in range(1, 50):
+            client.add(number, f"G:{number}")
+        said = client.until(lambda updates: len({u.id for u in updates if u.id and u.what == bp.DISCONNECTED}) == 49)
+        for number in range(1, 50):
+            client.remove(number)
+        said += client.until(lambda updates: sum(u.what == bp.VALUE for u in updates) > 5)
+        assert all(update.what == bp.VALUE for update in said if update.id == 0)
+    liar.kill()
 
 
 def test_a_missing_library_fails_in_check_and_leaves_tests_out_elsewhere(monkeypatch, tmp_path):

@@ -1,11 +1,17 @@
 // A guard before libca, which trusts servers (EPICS 7.0.10): one that is wrong or hostile destroys the memory of the
 // process. libca converts as many elements as a header names, also past the end of the message; and it believes a server
-// that speaks of a channel of another one, which is then taken from a list in which it is not.
+// that speaks of a channel of another one, which is then taken from a list in which it is not, or that answers a request
+// which nobody made: that takes a subscription from a table, and its removal never ends.
 //
 // libca calls some of its methods through its table of symbols. The loader looks for them in the library that was
 // opened, which is this one, and then in those that it needs. So the methods below are called, and call those of libca
 // for messages that are right. For others they return what libca's own return for what is not understood or not
 // expected.
+#include "ca_guard.hpp"
+
+#include <atomic>
+
+#include <arpa/inet.h>
 #include <dlfcn.h>
 
 #include <cadef.h>
@@ -74,6 +80,16 @@ void *of_libca(const char *name) {
     return library != nullptr ? dlsym(library, name) : nullptr;
 }
 
+// Writes that wait for their answers.
+std::atomic<int> writes{0};
+
+// Whether libca may take the answer to such a request. Nobody here reads but libca, for subscriptions of a connection
+// that is silent no longer: their values would come twice.
+bool is_expected(unsigned request) {
+    if (request == CA_PROTO_READ || request == CA_PROTO_READ_NOTIFY) return false;
+    return request != CA_PROTO_WRITE_NOTIFY || writes != 0;
+}
+
 // Whether a message has the elements that its header names.
 bool has_all(const caHdrLargeArray &header) {
     // libca refuses an unknown type, and takes a message without content for the end of a subscription.
@@ -84,6 +100,13 @@ bool has_all(const caHdrLargeArray &header) {
 
 } // namespace
 
+namespace beamport {
+
+Writing::Writing() { writes++; }
+Writing::~Writing() { writes--; }
+
+} // namespace beamport
+
 bool cac::executeResponse(callbackManager &manager, tcpiiu &connection, const epicsTime &now, caHdrLargeArray &header,
                           char *content) {
     static const Execute libca = reinterpret_cast<Execute>(
@@ -92,16 +115,14 @@ bool cac::executeResponse(callbackManager &manager, tcpiiu &connection, const ep
     case CA_PROTO_EVENT_ADD:
         if (!has_all(header)) return false;
         break;
-    case CA_PROTO_READ:
-    case CA_PROTO_READ_NOTIFY:
-        // Nobody here reads but libca, for subscriptions of a connection that is silent no longer: their values would
-        // come twice.
-        return true;
     case CA_PROTO_ERROR:
-        // Its content ends with a text.
-        if (header.m_postsize != 0) content[header.m_postsize - 1] = '\0';
+        // The header of the request, and a text.
+        if (header.m_postsize <= sizeof(caHdr)) return false;
+        content[header.m_postsize - 1] = '\0';
+        if (!is_expected(ntohs(reinterpret_cast<const caHdr *>(content)->m_cmmd))) return true;
         break;
     default:
+        if (!is_expected(header.m_cmmd)) return true;
         break;
     }
     Current here(connection);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ca_context.hpp"
+#include "ca_guard.hpp"
 #include "elements.hpp"
 
 namespace beamport {
@@ -39,6 +40,7 @@ void CaWriter::put(chid to, const bp_elements &value, bool is_array, uint32_t ti
         number = ++last_;
         answered_ = false;
     }
+    Writing answer_comes;
     send(to, value, is_array, reinterpret_cast<void *>(number));
     std::unique_lock<std::mutex> guard(lock_);
     if (!news_.wait_until(guard, end, [this] { return answered_; })) {
