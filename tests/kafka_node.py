@@ -33,7 +33,7 @@ PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None)
 
 # Small buffers: the cleaner alone would take half of the heap. Users of `SECURE` have no rights but those that they were
-# given, everybody else has all.
+# given, everybody else has all. A node that is killed and started again waits until its session before has ended.
 PROPERTIES = """
 process.roles=broker,controller
 node.id={number}
@@ -59,7 +59,7 @@ transaction.state.log.num.partitions=1
 group.initial.rebalance.delay.ms=0
 group.min.session.timeout.ms=1000
 broker.heartbeat.interval.ms=500
-broker.session.timeout.ms=6000
+broker.session.timeout.ms=4000
 log.cleaner.dedupe.buffer.size=4194304
 log.cleaner.backoff.ms=100
 log.initial.task.delay.ms=100

@@ -86,7 +86,7 @@ def servers(network):
 
 @pytest.fixture(scope="session")
 def kafka_node(tmp_path_factory):
-    """The Kafka of the whole test run; tests ask for `kafka`."""
+    """The Kafka of all tests of this process of pytest; tests ask for `kafka`."""
     # Here, so that a test run without the marker `services` needs no client of Kafka.
     from kafka_node import Node
 

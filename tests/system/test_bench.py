@@ -84,7 +84,7 @@ def test_epics_is_measured_beside_bare_clients_of_the_same_libraries(tmp_path, p
 @pytest.mark.services
 def test_topics_and_streams_are_measured_beside_bare_clients_and_no_topic_is_left(tmp_path, program, kafka):
     before = set(kafka.admin.list_topics(timeout=HANG_S).topics)
-    report, text = bench(program, tmp_path, "kafka", "--rounds", "1", "--bytes", "5000000", "--brokers", kafka.address)
+    report, text = bench(program, tmp_path, "kafka", "--rounds", "1", "--bytes", "20000000", "--brokers", kafka.address)
     names = [figure["name"] for figure in report["figures"]]
     ways = ["topic -> stream, {} / bare consumer", "stream -> topic, {} / bare producer"]
     assert names == [way.format(size) for size in ("200 B", "100 kB", "1 MB") for way in ways]

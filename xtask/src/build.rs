@@ -10,10 +10,11 @@ use crate::{Done, setup, tree};
 
 /// The crate that links HDF5.
 pub(crate) const NEXUS: &str = "beamport-nexus";
-/// The crate that links librdkafka, and the one whose services need it.
-pub(crate) const KAFKA: [&str; 4] = ["-p", "beamport-kafka", "-p", ESS];
-/// The services.
+/// The crate whose services need librdkafka.
 const ESS: &str = "beamport-ess";
+/// What links HDF5 or librdkafka. Cargo compiles for all of these what it compiles for the programs: with fewer of them
+/// it would choose fewer features of `syn`, and compile each crate with a derived type once more.
+const RELEASE: [&str; 7] = ["--release", "-p", NEXUS, "-p", "beamport-kafka", "-p", ESS];
 /// The crate that measures; it is not shipped.
 pub(crate) const BENCH: &str = "beamport-bench";
 /// The crate that is a Python module: built by maturin, tested through Python.
@@ -30,9 +31,9 @@ fn with_kafka(package: &str) -> Done<Vec<String>> {
     Step::new(tree::venv("python")).args(script).lines()
 }
 
-/// The same for [`KAFKA`]: what the services enable is enabled for the crate that they use.
-pub(crate) fn with_client() -> Done<Vec<String>> {
-    with_kafka(ESS)
+/// Runs `cargo WORDS` for the crates that are built, tested and linted in the release profile.
+pub(crate) fn cargo_release(words: &[&str]) -> Done<Step> {
+    Ok(cargo(words.iter().copied()).args(RELEASE).args(with_kafka(ESS)?))
 }
 
 /// Makes the client of EPICS, which programs load when they need it; says so where this machine cannot have it.

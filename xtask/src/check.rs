@@ -1,6 +1,6 @@
 //! `cargo xtask check`: what CI runs, cheap parts first. It needs root, because full disks are real ones here.
 
-use crate::build::{self, KAFKA, NEXUS};
+use crate::build::{self, NEXUS};
 use crate::part::Parts;
 use crate::step::Step;
 use crate::{Done, services, setup, test, tidy, tree};
@@ -42,10 +42,7 @@ fn lint(parts: &Parts) {
     parts.run("lint Rust", |_| {
         let strict = ["--all-targets", "--", "-D", "warnings"];
         build::cargo(["clippy", "--quiet", "--workspace", "--exclude", NEXUS]).args(strict).run()?;
-        // The release profile, where HDF5 is: see build.rs.
-        build::cargo(["clippy", "--quiet", "--release", "-p", NEXUS]).args(strict).run()?;
-        let with = build::with_client()?;
-        build::cargo(["clippy", "--quiet", "--release"]).args(KAFKA).args(with).args(strict).run()
+        build::cargo_release(&["clippy", "--quiet"])?.args(strict).run()
     });
     if build::has_deny() {
         parts.run("licences", |_| {

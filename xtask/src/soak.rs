@@ -8,7 +8,7 @@
 use std::fmt::Write;
 use std::sync::Mutex;
 
-use crate::build::{self, NEXUS, PYTHON};
+use crate::build::{self, NEXUS};
 use crate::part::Parts;
 use crate::{Done, services, setup, test, tree};
 
@@ -53,16 +53,13 @@ pub(crate) fn run(args: &[String]) -> Done {
     let only = ["--", "--ignored", "--nocapture", word.unwrap_or("soak_")];
     let crates = || {
         parts.run("crates", |count| {
-            let mut args = vec!["test", "--no-fail-fast", "--profile", "soak", "--workspace"];
-            args.extend(["--exclude", NEXUS, "--exclude", PYTHON]);
-            args.extend(only);
-            test::cargo_tests(&args, count, note)
+            let step = build::cargo(["test", "--no-fail-fast", "--profile", "soak"]).args(test::CRATES).args(only);
+            test::cargo_tests(step, count, note)
         });
         save()?;
         parts.run("nexus", |count| {
-            let mut args = vec!["test", "--no-fail-fast", "--release", "-p", NEXUS];
-            args.extend(only);
-            test::cargo_tests(&args, count, note)
+            let step = build::cargo(["test", "--no-fail-fast", "--release", "-p", NEXUS]).args(only);
+            test::cargo_tests(step, count, note)
         });
         save()
     };

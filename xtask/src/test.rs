@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 
-use crate::build::{self, KAFKA, NEXUS, PYTHON};
+use crate::build::{self, NEXUS, PYTHON};
 use crate::count::{self, Count};
 use crate::part::Parts;
 use crate::step::Step;
@@ -23,6 +23,12 @@ pub(crate) const SERVICES: &str = "services and not soak";
 /// Why Python tests did not run.
 pub(crate) const NO_WHEEL: &str = "not run: there is no wheel to test";
 
+/// The crates that are tested in the dev profile.
+pub(crate) const CRATES: [&str; 5] = ["--workspace", "--exclude", NEXUS, "--exclude", PYTHON];
+
+/// Processes of pytest: a test waits for other processes most of its time.
+const WORKERS: &str = "3";
+
 const SIMULATE: &str = "crates/testkit/src/bin/simulate.rs";
 
 pub(crate) fn run() -> Done {
@@ -37,16 +43,12 @@ pub(crate) fn all(parts: &Parts, markers: &str) -> bool {
     // The programs come first: tests of crates start them.
     let built = parts.run("build", |_| build::programs_and_bench());
     parts.run("crates", |count| {
-        let args = ["test", "--no-fail-fast", "--workspace", "--exclude", NEXUS, "--exclude", PYTHON];
-        cargo_tests(&args, count, |_| ())
+        let step = build::cargo(["test", "--no-fail-fast"]).args(CRATES);
+        cargo_tests(step, count, |_| ())
     });
-    parts.run("nexus", |count| cargo_tests(&["test", "--no-fail-fast", "--release", "-p", NEXUS], count, |_| ()));
-    parts.run("kafka", |count| {
-        let with = build::with_client()?;
-        let mut args = vec!["test", "--no-fail-fast", "--release"];
-        args.extend(KAFKA);
-        args.extend(with.iter().map(String::as_str));
-        cargo_tests(&args, count, |_| ())
+    parts.run("nexus and kafka", |count| {
+        let step = build::cargo_release(&["test", "--no-fail-fast"])?;
+        cargo_tests(step, count, |_| ())
     });
     // A wheel of yesterday must not pass the tests of today.
     let wheel = built && parts.run("wheel", |_| build::wheel());
@@ -58,8 +60,7 @@ pub(crate) fn all(parts: &Parts, markers: &str) -> bool {
 }
 
 /// Runs cargo's tests, adds up what they say, and refuses warnings.
-pub(crate) fn cargo_tests(args: &[&str], count: &mut Count, mut also: impl FnMut(&str) + Send) -> Done {
-    let mut step = build::cargo(args.iter().copied());
+pub(crate) fn cargo_tests(mut step: Step, count: &mut Count, mut also: impl FnMut(&str) + Send) -> Done {
     let mut warnings = 0_u64;
     let status = step.watch(|line| {
         if let Some(one) = count::of_cargo_line(line) {
@@ -99,6 +100,8 @@ pub(crate) fn pytest(markers: &str, full: Option<&str>, count: &mut Count, mut a
     if let Some(word) = full {
         // -rP prints what tests that passed said, at the beginning of lines: that is the report.
         step = step.args(["-v", "-rP", "-k", word]).env("BEAMPORT_SOAK", "1");
+    } else {
+        step = step.args(["-n", WORKERS, "--dist", "worksteal"]);
     }
     let status = step.watch(|line| also(line))?;
     // Status 5: every test was left out by its marker.
@@ -117,7 +120,9 @@ pub(crate) fn simulate(args: &[String]) -> Done {
     if !can_simulate() {
         return Err(format!("there is no simulation yet: {SIMULATE} is missing"));
     }
-    build::cargo(["run", "--quiet", "-p", "beamport-testkit", "--bin", "simulate", "--"]).args(args).run()
+    // Cargo compiles nothing for it after the tests of the same crates.
+    build::cargo(["build", "--quiet"]).args(CRATES).args(["--bin", "simulate"]).run()?;
+    Step::new(tree::target().join("debug/simulate")).args(args).run()
 }
 
 pub(crate) fn can_simulate() -> bool {
