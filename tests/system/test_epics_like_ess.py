@@ -16,7 +16,7 @@ pytest.importorskip("pvxslibs", reason="EPICS has no wheels for this machine")
 
 import epics_updates  # noqa: E402
 import streaming_data_types as ess  # noqa: E402
-from epics_servers import environment, ioc  # noqa: E402
+from epics_servers import environment, image, ioc  # noqa: E402
 from p4p.client.thread import Context  # noqa: E402
 from p4p.server import Server  # noqa: E402
 from p4p.server.thread import SharedPV  # noqa: E402
@@ -29,7 +29,6 @@ from streaming_data_types.fbschemas.logdata_f144.Value import Value as F144Value
 from streaming_data_types.fbschemas.sample_environment_senv.SampleEnvironmentData import (  # noqa: E402
     SampleEnvironmentData as Senv,
 )
-from test_epics import network  # noqa: E402, F401
 
 # ess-streaming-data-types is older than numpy 2.
 np.unicode_, np.string_ = np.str_, np.bytes_
@@ -128,7 +127,7 @@ def recorded() -> dict[str, dict[str, tuple[bytes, int] | str | None]]:
     return {name: {s: message(name, m) for s, m in known.items()} for name, known in text["messages"].items()}
 
 
-def test_messages_are_those_of_the_ess_forwarder_but_for_a_list(lab, network):  # noqa: F811
+def test_messages_are_those_of_the_ess_forwarder_but_for_a_list(lab, network):
     theirs = recorded()
     at = {name: time.time_ns() // 10**9 * 10**9 - 60 * 10**9 + 123_456_789 for name in theirs}
     served = epics_updates.structures(at["ENUM"])
@@ -176,3 +175,19 @@ def test_messages_are_those_of_the_ess_forwarder_but_for_a_list(lab, network):  
     found = {row: sorted(names) for row, names in found.items()}
     print("\n".join(f"| `{' '.join(found[row])}` | `{'` | `'.join(row)}` | |" for row in sorted(found)))
     assert found == listed(theirs)
+
+
+def test_attributes_of_frames_are_read_by_ess(lab, network):
+    frame = image(np.arange(6, dtype="u2"), [3, 2], "", 77, int(time.time()))
+    lab.write('[source.pvs]\nkind = "pva"\npvs = ["IMAGE"]\n')
+    with Server(providers=[{"IMAGE": SharedPV(initial=frame)}], conf=network, useenv=False):
+        process, _ = lab.up_ready()
+        read = beamport.open(lab.data)["pvs"].read
+        (message,) = until(lambda: list(read(schema="ad00", early=True)), "no frame came")
+        lab.interrupt(process)
+        lab.end(process)
+    found = ess.deserialise_ad00(bytes(message.payload))
+    assert found.data.tolist() == [[0, 1, 2], [3, 4, 5]] and found.unique_id == 77
+    # The last has neither description nor source.
+    texts = [(one.name, one.description, one.source) for one in found.attributes]
+    assert texts == [("gain", "of the amplifier", "CAM:GAIN"), ("mode", "", ""), ("dataTimeStamp", "", "")]
