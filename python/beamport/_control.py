@@ -13,10 +13,10 @@ from typing import Any
 from ._errors import Error
 
 # The instrument answers once the command is written down, or after 15 s that it is not.
-_PATIENCE_S = 17.0
+PATIENCE_S = 17.0
 
 
-def ask(folder: Path, request: dict[str, Any], *, patience_s: float = _PATIENCE_S) -> dict[str, Any]:
+def ask(folder: Path, request: dict[str, Any], *, patience_s: float = PATIENCE_S) -> dict[str, Any]:
     """Say one command to the instrument that runs in `folder`, and return its answer.
 
     patience_s: how long it may take.
@@ -56,7 +56,7 @@ def is_listening(folder: Path) -> bool:
 @contextlib.contextmanager
 def _connected(folder: Path) -> Iterator[socket.socket]:
     with socket.socket(socket.AF_UNIX) as line:
-        line.settimeout(_PATIENCE_S)
+        line.settimeout(PATIENCE_S)
         try:
             # By way of the open folder: a socket's path has at most 108 bytes.
             place = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)

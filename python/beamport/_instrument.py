@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from ._control import ask, is_listening
+from ._control import PATIENCE_S, ask, is_listening
 from ._data import Data
 from ._errors import Error
 from ._run import Run
@@ -117,6 +117,20 @@ class Instrument(Data):
         request = {"command": "configure", "source": source, "add": list(add), "remove": list(remove)}
         answer: dict[str, int] = ask(self.folder, request | {"replace": replace})["answer"]
         return answer
+
+    def put(self, pv: str, value: Any, *, timeout: float = 5.0) -> float:
+        """Write a value to an EPICS PV; returns the seconds until its server answered.
+
+        pv: the name; a prefix `pva:` or `ca:` chooses the protocol, without one it is that of the source that lists it.
+        value: a number, text, bool, or a list or array of them. Text is read as the type of the PV asks; that of a choice
+            is its name or index.
+        timeout: how long to wait for the answer, in seconds.
+
+        The instrument records it in the stream `control`, with the answer. Raises `Error` if no server has the PV, if the
+        server refuses the value, or if it does not answer; the hint says what may help.
+        """
+        request = {"command": "put", "pv": pv, "value": _as_json(value), "timeout": round(timeout * 1e9)}
+        return float(ask(self.folder, request, patience_s=timeout + PATIENCE_S)["seconds"])
 
     def cutover(self, shadow: str) -> dict[str, Any]:
         """Switch a worker to the code of its shadow; returns the first message affected.
@@ -333,6 +347,20 @@ def _write(instrument: Mapping[str, Any]) -> Path:
         hint = "go to a folder that can be written, or write an instrument file"
         raise Error("cannot write the instrument down", str(error), hint) from None
     return Path(file.name)
+
+
+def _as_json(value: Any) -> Any:
+    """Turn a value of `put` into JSON, which has no numbers that are not finite: they become text."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    match value:
+        case list() | tuple():
+            return [_as_json(item) for item in value]
+        case float() if not math.isfinite(value):
+            return str(value)
+        case bool() | int() | float() | str():
+            return value
+    kind = type(value).__name__
+    raise Error("the value cannot be written to a PV", f"it is a {kind}", "write a number, text or a list of them")
 
 
 def _toml(table: Mapping[str, Any], path: list[str]) -> str:

@@ -17,7 +17,7 @@ import numpy
 
 LIBRARY = Path(sys.prefix) / "lib" / "beamport" / "libbeamport_epics.so"
 PVA, CA = 0, 1
-CONNECTED, DISCONNECTED, VALUE, REFUSED, SQUASHED, FINISHED = range(6)
+CONNECTED, DISCONNECTED, VALUE, REFUSED, SQUASHED, FINISHED, WRITTEN = range(7)
 SCALAR, ARRAY, ENUM, TABLE, IMAGE, OTHER = range(6)
 CHANGED_VALUE, CHANGED_ALARM, CHANGED_TIME, CHANGED_UNITS = 1, 2, 4, 8
 STRING = 11
@@ -197,16 +197,28 @@ class Client:
 
     def put(self, pv: str, value, *, seconds: float = 20.0) -> None:
         """Write a number, a text, or a list or array of them."""
-        is_array = isinstance(value, (list, numpy.ndarray))
-        many = value if is_array else [value]
-        if len(many) and isinstance(many[0], str):
-            kind = STRING
-            content = b"".join(struct.pack("I", len(text.encode())) + text.encode() for text in many)
-        else:
-            array = numpy.asarray(many, None if is_array else numpy.asarray(value).dtype)
-            kind, content = NUMBERS.index(array.dtype.str[1:]), array.tobytes()
-        memory = ctypes.create_string_buffer(content, max(len(content), 1))
-        elements = _Elements(kind, 0, len(many), ctypes.cast(memory, pointer), len(content))
+        elements, is_array, _memory = _elements(value)
         arguments = (pv.encode(), byref(elements), c_int(is_array), c_uint32(int(seconds * 1000)))
         if self.library.bp_put(self.handle, *arguments, self.error, c_size_t(400)):
             raise RuntimeError(self.error.value.decode())
+
+    def put_start(self, number: int, value, tag: int) -> None:
+        """The same to a PV of `add`; the answer is an update."""
+        elements, is_array, _memory = _elements(value)
+        arguments = (c_uint64(number), byref(elements), c_int(is_array), c_int32(tag))
+        if self.library.bp_put_start(self.handle, *arguments, self.error, c_size_t(400)):
+            raise RuntimeError(self.error.value.decode())
+
+
+def _elements(value) -> tuple[_Elements, bool, object]:
+    """The value as the library takes it, whether it is an array, and its memory."""
+    is_array = isinstance(value, (list, numpy.ndarray))
+    many = value if is_array else [value]
+    if len(many) and isinstance(many[0], str):
+        kind = STRING
+        content = b"".join(struct.pack("I", len(text.encode())) + text.encode() for text in many)
+    else:
+        array = numpy.asarray(many, None if is_array else numpy.asarray(value).dtype)
+        kind, content = NUMBERS.index(array.dtype.str[1:]), array.tobytes()
+    memory = ctypes.create_string_buffer(content, max(len(content), 1))
+    return _Elements(kind, 0, len(many), ctypes.cast(memory, pointer), len(content)), is_array, memory

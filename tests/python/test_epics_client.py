@@ -1,6 +1,7 @@
 """The client of EPICS against servers of others: `python -m pvxslibs.ioc`, and p4p."""
 
 import os
+import signal
 import socket
 import threading
 
@@ -361,6 +362,8 @@ def test_put_is_answered_and_seen(ioc, protocol):
         client.add(2, "R:mbbo")
         client.put("R:mbbo", "b")
         assert client.values([2], lambda update: update.value[0] == 1)[2].text == "b"
+        client.put("R:mbbo", "0")
+        client.values([2], lambda update: update.value[0] == 0)
         client.put("R:mbbo", 2)
         client.values([2], lambda update: update.value[0] == 2)
         client.add(3, "R:DOUBLE")
@@ -378,7 +381,10 @@ def test_put_says_why_it_fails(ioc, protocol):
     with Client(protocol, ioc.settings) as client:
         for pv, value, over_pva, over_ca in [
             ("R:mbbo", "no such choice", 'no choice "no such choice"', "write request failed"),
-            ("R:written", "no number", 'a number, not "no number"', "write request failed"),
+            ("R:written", "no number", 'a number, not "no number"', 'a number, not "no number"'),
+            ("R:longout", "2.5", 'a whole number, not "2.5"', 'a whole number, not "2.5"'),
+            ("R:longout", "3000000000", "out of the range", "out of the range"),
+            ("R:mbbo", "3000000000", 'no choice "3000000000"', "write request failed"),
             ("R:longout", 1e12, "out of the range", "out of the range"),
             ("R:longout", [1, 2], "one value, not an array", "one value, not an array"),
             ("R:LONG", [1.0] * 1000, None, "fewer elements"),
@@ -416,6 +422,79 @@ def test_put_of_every_type_over_pvaccess():
                 client.put(pv, 1.0)
         with pytest.raises(RuntimeError, match="no field `value`"):
             client.put("T:THING", 1.0)
+
+
+def test_a_text_is_read_as_the_type_of_the_pv_asks():
+    with epics_servers.structures() as server, Client(PVA, server.settings) as client:
+        for number, (code, text, wanted) in enumerate(
+            [
+                *(("?", "true", True), ("?", "0", False), ("b", "-128", -128), ("B", "255", 255)),
+                *(("l", str(-(2**63)), -(2**63)), ("L", str(2**64 - 1), 2**64 - 1), ("d", "1e-310", 1e-310)),
+                *(("f", "0.25", 0.25), ("s", "12", "12")),
+            ]
+        ):
+            client.add(number, f"S:{code}")
+            client.put(f"S:{code}", text)
+            client.values([number], lambda update, wanted=wanted: update.value[0] == wanted)
+        for code, text, why in [
+            *(("b", "300", "out of the range"), ("B", "-1", "out of the range"), ("L", str(2**64), "out of the range")),
+            *(("d", "1e400", "out of the range"), ("i", "1e3", "a whole number"), ("?", "maybe", "a whole number")),
+            *(("h", "", "a whole number"), ("d", "1 K", "a number")),
+        ]:
+            with pytest.raises(RuntimeError, match=why):
+                client.put(f"S:{code}", text)
+
+
+def written(client, tag):
+    """The answer to the write with this tag."""
+    found = client.until(lambda updates: any(u.what == bp.WRITTEN and u.time[2] == tag for u in updates))
+    assert all(update.what == bp.WRITTEN for update in found)
+    return found[-1]
+
+
+@both
+def test_a_write_that_is_begun_is_answered_later(ioc, protocol):
+    with Client(protocol, ioc.settings) as client:
+        # With a queue of 0 the connection alone is watched.
+        client.add(1, "R:longout", queue=0)
+        client.add(2, "R:LONG", queue=0)
+        client.until(lambda updates: [u.what for u in updates if u.what != bp.DISCONNECTED] == [bp.CONNECTED] * 2)
+        client.put_start(1, -7, 1)
+        answer = written(client, 1)
+        assert (answer.status, answer.text) == (0, "")
+        client.put_start(2, [-70000], 2)
+        assert written(client, 2).status == 0
+        for tag, value, why in [(3, 1e12, "out of the range"), (4, "no number", "a whole number")]:
+            # Over pvAccess the type is known with the answer; over Channel Access at once.
+            with pytest.raises(RuntimeError, match=why):
+                client.put_start(1, value, tag)
+                answer = written(client, tag)
+                assert answer.status == 1
+                raise RuntimeError(answer.text)
+        for number in (3, 4):
+            with pytest.raises(RuntimeError, match="number"):
+                client.put_start(number, 1, 5)
+
+
+@both
+def test_a_write_ends_with_the_server_and_goes_to_the_next(tmp_path, protocol):
+    database = tmp_path / "one.db"
+    database.write_text('record(ao, "W:ao") { field(PINI,"YES") }')
+    server = epics_servers.ioc(database)
+    with Client(protocol, server.settings) as client:
+        client.add(1, "W:ao", queue=0)
+        for tag in (1, 2):
+            client.until(lambda updates: any(u.what == bp.CONNECTED for u in updates))
+            client.put_start(1, 1.5, tag)
+            assert written(client, tag).status == 0
+            os.kill(server.process.pid, signal.SIGSTOP)
+            client.put_start(1, 2.5, tag + 10)
+            server.kill()
+            found = client.until(lambda updates: {u.what for u in updates} == {bp.WRITTEN, bp.DISCONNECTED})
+            (answer,) = (update for update in found if update.what == bp.WRITTEN)
+            assert (answer.status, answer.time[2]) == (2, tag + 10) and answer.text
+            server = epics_servers.ioc(database, server.settings)
+    server.kill()
 
 
 @both

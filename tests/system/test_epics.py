@@ -11,10 +11,10 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from conftest import HANG_S, lost_of, until
-from epics_servers import ioc, structures
+from conftest import HANG_S, ROOT, lost_of, until
+from epics_servers import Server, environment, ioc, structures
 
-pytest.importorskip("beamport", reason="pip install .")
+beamport = pytest.importorskip("beamport", reason="pip install .")
 
 from epics_lab import counters, judge_counters, shown, values  # noqa: E402
 
@@ -182,3 +182,241 @@ def test_frames_have_the_numbers_of_the_camera(lab, network, servers):
         "DISCONNECTED",
     ]
     print(f"epics: 1 source stopped for 1 s under 100 frames/s injected, {sum(row['lost'].values())} lost, all counted")
+
+
+WRITTEN = """
+record(ao, "W:AO") { field(VAL, "1") field(PINI, "YES") field(DRVH, "1000") field(DRVL, "-1000") }
+record(longout, "W:LONG") { field(VAL, "1") field(PINI, "YES") }
+record(mbbo, "W:MODE") { field(ZRST, "off") field(ONST, "slow") field(TWST, "fast") field(PINI, "YES") }
+record(stringout, "W:TEXT") { field(VAL, "word") field(PINI, "YES") }
+record(waveform, "W:WAVE") { field(FTVL, "DOUBLE") field(NELM, "4") field(INP, [1]) field(PINI, "YES") }
+record(ao, "W:LOCKED") { field(VAL, "7") field(PINI, "YES") field(DISP, "1") }
+"""
+
+
+def records(lab, text: str, network, name: str = "written") -> Server:
+    """An IOC with these records."""
+    path = lab.folder / f"{name}.db"
+    path.write_text(text)
+    return ioc(path, network)
+
+
+def puts(lab) -> list[tuple[dict, str]]:
+    """The puts in the stream `control`, each with its answer."""
+    commands = beamport.open(lab.data)["control"].read()
+    return [(json.loads(one["arguments"]), one["answer"]) for one in commands if one["command"] == "put"]
+
+
+@pytest.mark.parametrize("protocol", ["pva", "ca"])
+def test_a_put_is_answered_and_recorded(lab, network, servers, protocol):
+    servers.append(records(lab, WRITTEN, network))
+    names = ["W:AO", "W:LONG", "W:MODE", "W:TEXT", "W:WAVE", "W:LOCKED"]
+    lab.write(f'[source.pvs]\nkind = "{protocol}"\npvs = {json.dumps(names)}\n')
+    nobody = lab.run("put", "W:AO", "2", "--data", lab.folder, status=2)
+    assert b"no instrument is running in" in nobody.stderr or b"cannot" in nobody.stderr
+    process, _ = lab.up_ready()
+    until(lambda: shown(lab).get("connected") == len(names), lambda: shown(lab))
+    texts = {"W:AO": "-2.5", "W:LONG": "42", "W:MODE": "fast", "W:TEXT": "12", "W:WAVE": "[1.5, 2, 3]"}
+    for name, text in texts.items():
+        # Without a prefix it is that of the source that lists it.
+        said = lab.run("put", name, text, "--data", lab.data).stdout.decode()
+        assert said.startswith(f"{protocol}:{name} has taken the value; it answered after "), said
+    answer = json.loads(lab.run("put", f"{protocol}:W:MODE", "1", "--data", lab.data, "--json").stdout)
+    assert answer["pv"] == f"{protocol}:W:MODE" and 0 < answer["seconds"] < HANG_S
+
+    def newest() -> dict:
+        found = values(lab) | values(lab, "f142")
+        return {name: np.asarray(messages[-1]["value"]).tolist() for name, messages in found.items()}
+
+    wanted = {"W:AO": -2.5, "W:LONG": 42, "W:MODE": 1, "W:TEXT": "12", "W:WAVE": [1.5, 2, 3], "W:LOCKED": 7}
+    until(lambda: newest() == wanted, newest)
+    for name, text, why in [
+        ("W:MODE", "medium", "no choice" if protocol == "pva" else "write request failed"),
+        ("W:AO", "hot", "the PV takes a number, not"),
+        ("W:LONG", "1.5", "the PV takes a whole number, not"),
+        ("W:LONG", "3000000000", "out of the range"),
+        ("W:LONG", "[1, 2]", "one value, not an array"),
+        ("W:LOCKED", "1", "isabled" if protocol == "pva" else "write request failed"),
+        (f"{protocol}:NOBODY:HAS:IT", "1", "no server has this PV"),
+        ("fake:A", "1", "a simulated PV"),
+        ("a b", "1", "contains a space"),
+    ]:
+        said = lab.run("put", name, text, "--data", lab.data, "--timeout", "2 s", status=2).stderr.decode()
+        assert why in said and "cannot write `" in said and "hint:" in said, (name, text, said)
+    assert newest() == wanted
+    made = puts(lab)
+    assert [request["pv"] for request, _ in made][: len(texts)] == list(texts)
+    assert sum(answer.startswith('{"pv":') for _, answer in made) == len(texts) + 1
+    assert sum("cannot write" in answer for _, answer in made) == 9 == len(made) - len(texts) - 1
+    # A put that waits keeps nothing from its end.
+    waits = lab.popen("put", "NOBODY:HAS:IT", "1", "--data", lab.data, "--timeout", "1 h")
+    until(lambda: lab.ask(b'{"command": "status"}\n'), "no answer while a put waits")
+    lab.interrupt(process)
+    lab.end(process)
+    assert waits.wait(HANG_S) == 2
+
+
+def test_a_put_from_python(tmp_path, network, servers):
+    database = tmp_path / "written.db"
+    database.write_text(WRITTEN)
+    servers.append(ioc(database, network))
+    settings = {"instrument": "lab", "data": str(tmp_path / "data"), "source": {"pvs": {"kind": "pva", "pvs": ["W:AO"]}}}
+    with beamport.run(settings) as instrument:
+        for name, value, wanted in [
+            ("W:AO", 4.5, 4.5),
+            ("ca:W:AO", np.float32(5.5), 5.5),
+            ("W:LONG", np.int16(-3), -3),
+            ("W:MODE", "slow", 1),
+            ("W:WAVE", np.array([1.0, 2.5]), [1.0, 2.5]),
+            ("W:WAVE", [4, 5], [4.0, 5.0]),
+        ]:
+            assert 0 < instrument.put(name, value) < HANG_S
+            instrument.configure_pvs("pvs", add=[{"pv": name, "topic": "seen"}])
+            origin = "seen/" + name.removeprefix("ca:")
+
+            def newest(origin=origin) -> object:
+                found = [one for one in instrument["pvs"].read() if one.origin == origin and one.schema == "f144"]
+                return np.asarray(found[-1]["value"]).tolist() if found else None
+
+            until(lambda newest=newest, wanted=wanted: newest() == wanted, newest)
+        with pytest.raises(beamport.Error, match="no choice") as refused:
+            instrument.put("W:MODE", "medium")
+        assert "W:MODE" in str(refused.value) and refused.value.hint
+        with pytest.raises(beamport.Error, match="no server has this PV"):
+            instrument.put("NOBODY:HAS:IT", 1, timeout=0.5)
+        with pytest.raises(beamport.Error, match="it is a dict"):
+            instrument.put("W:AO", {})
+
+
+def feedback(lab, counting, every: str = "50 ms") -> None:
+    """An instrument whose sink writes what an IOC of its own counts, and whose source `back` reads that again."""
+    lab.write(
+        f"""
+[source.pvs]
+kind = "pva"
+pvs = ["T:0", "T:1"]
+name_servers = "127.0.0.1:{counting.settings["EPICS_PVA_SERVER_PORT"]}"
+[source.back]
+kind = "ca"
+pvs = ["W:AO"]
+[sink.feedback]
+kind = "pva-put"
+inputs = ["pvs"]
+pvs = {{ "T:0" = "W:AO", "T:1" = "ca:W:LONG" }}
+every = "{every}"
+"""
+    )
+
+
+def sink_account(lab) -> dict:
+    """The account of the sink."""
+    rows = beamport.open(lab.data).stages()
+    return next(row for row in rows if (row["stage"], row["stream"]) == ("feedback", "pvs"))
+
+
+def written_back(lab) -> list[float]:
+    """The values of `W:AO`, as they came back."""
+    messages = beamport.open(lab.data)["back"].read()
+    return [one["value"] for one in messages if one.schema == "f144"]
+
+
+def test_feedback_writes_the_newest_value_and_counts_the_others(lab, network, servers, times):
+    counting = ioc(counters(lab, 2), environment())
+    servers.append(counting)
+    servers.append(records(lab, WRITTEN, network))
+    feedback(lab, counting, "300 ms")
+    process, _ = lab.up_ready()
+    until(lambda: len(written_back(lab)) > 10, lambda: lab.said(process)[1])
+    lab.interrupt(process)
+    lab.end(process, status=None)
+    row, stream = sink_account(lab), lab.stream("pvs").all()
+    status = {"skipped.schema", "skipped.newer"}
+    assert set(row["counts"]) <= status and row["counts"]["skipped.newer"] > 10, row
+    assert row["done"] + sum(row["counts"].values()) == len(stream), (row, len(stream))
+    back = written_back(lab)[1:]
+    # About every third value; each is newer than the one before.
+    assert all(after > before for before, after in zip(back, back[1:], strict=False)), back
+    assert back[-1] - back[0] >= 2 * (len(back) - 1), back
+    newest = {name: messages[-1]["value"] for name, messages in values(lab).items()}
+    # The last values are written at the end.
+    state = newest_state(lab)
+    assert (state["T:0"]["value"], state["T:1"]["value"]) == (newest["T:0"], newest["T:1"]), (state, newest)
+    assert state["T:0"]["pv"] == "pva:W:AO" and state["T:0"]["next"] is None and state["T:0"]["error"] is None
+    assert row["done"] == sum(one["puts"] for one in state.values()), (row, state)
+
+
+def newest_state(lab) -> dict:
+    """What the newest commit of the sink says of its PVs."""
+    commits = list(beamport.open(lab.data)["feedback.commits"].read())
+    return json.loads(commits[-1]["state"])["pvs"]
+
+
+def test_feedback_goes_on_after_kills_of_the_ioc_and_of_the_instrument(lab, network, servers, times):
+    counting = ioc(counters(lab, 2), environment())
+    servers.append(counting)
+    servers.append(records(lab, WRITTEN, network))
+    feedback(lab, counting)
+    process, _ = lab.up_ready()
+    rounds = times(2, 20)
+    for _ in range(rounds):
+        count = len(written_back(lab))
+        until(lambda count=count: len(written_back(lab)) > count + 5, lambda: lab.said(process)[1])
+        servers.pop().kill()
+
+        def troubles() -> list[str]:
+            return json.loads(lab.ask(b'{"command": "status"}\n'))["ok"]["troubles"]
+
+        until(lambda: any("sink `feedback` cannot write" in one for one in troubles()), troubles)
+        top = lab.run("top", "--data", lab.data).stdout.decode()
+        assert "sink `feedback` cannot write" in top and "puts=" in top, top
+        before = max(written_back(lab))
+        # Values that came meanwhile are not written one after the other.
+        until(lambda: values(lab)["T:0"][-1]["value"] > before + 15, "the source stopped")
+        servers.append(records(lab, WRITTEN, network))
+        until(lambda before=before: max(written_back(lab)) > before, lambda: lab.said(process)[1])
+        behind = [value for value in written_back(lab) if value > before]
+        assert behind[0] > before + 10, (before, behind)
+        until(lambda: not troubles(), troubles)
+        state = newest_state(lab)
+        lab.kill(process)
+        process, _ = lab.up_ready()
+        until(lambda state=state: newest_state(lab)["T:0"]["puts"] > state["T:0"]["puts"], lambda: lab.said(process)[1])
+    lab.interrupt(process)
+    lab.end(process, status=None)
+    back = [value for value in written_back(lab) if value != 1]
+    assert back == sorted(back), back
+    print(f"epics: {rounds} kills of the IOC of a sink and {rounds} of its instrument injected, no old value written")
+
+
+def test_a_refused_value_of_feedback_is_set_aside(lab, network, servers):
+    counting = ioc(counters(lab, 1), environment())
+    servers.append(counting)
+    servers.append(records(lab, WRITTEN, network))
+    feedback(lab, counting)
+    lab.file.write_text(lab.file.read_text().replace('"T:0" = "W:AO"', '"T:0" = "W:LOCKED"'))
+    process, _ = lab.up_ready()
+    until(lambda: sink_account(lab)["counts"].get("aside.refused", 0) > 3, lambda: lab.said(process)[1])
+    said = json.loads(lab.ask(b'{"command": "status"}\n'))["ok"]
+    assert any("cannot write `pva:W:LOCKED`" in one for one in said["troubles"]), said["troubles"]
+    assert said["running"]["feedback"]["status"]["refused"] > 3
+    lab.interrupt(process)
+    lab.end(process, status=None)
+    aside = list(beamport.open(lab.data)["feedback.aside"].read())
+    assert {one["reason"] for one in aside} == {"refused"} and len(aside) == sink_account(lab)["counts"]["aside.refused"]
+
+
+def test_the_example_of_feedback(lab, network, servers):
+    servers.append(records(lab, 'record(ao, "LAB:FB:CENTRE_X") { field(PINI, "YES") }', network))
+    text = (ROOT / "examples/feedback.toml").read_text().partition('instrument = "feedback"')[2]
+    (lab.folder / "feedback.py").write_text((ROOT / "examples/feedback.py").read_text())
+    lab.write(text.replace("[worker.centre]\n", f'[worker.centre]\npython = "{sys.executable}"\n'))
+    process, _ = lab.up_ready()
+
+    def state() -> dict:
+        commits = list(beamport.open(lab.data)["feedback.commits"].read())
+        return json.loads(commits[-1]["state"] or "{}").get("pvs", {}).get("camera", {}) if commits else {}
+
+    until(lambda: state().get("puts", 0) > 5, lambda: lab.said(process)[1])
+    assert 0 < state()["value"] < 127 and state()["error"] is None
+    lab.interrupt(process)
+    lab.end(process, status=None)

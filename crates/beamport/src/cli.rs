@@ -57,6 +57,11 @@ pub enum Verb {
         after_help = "Examples:\n  beamport configure mean\n  beamport configure mean threshold=3 mode=fast\n  beamport configure mean --slots 4\n  beamport configure motors --add LAB:MOT:1.RBV ca:LAB:SE:T1 --remove 'LAB:OLD:*'"
     )]
     Configure(Configure),
+    /// Write a value to an EPICS PV through the running instrument, which records it
+    #[command(
+        after_help = "Examples:\n  beamport put LAB:SE:T1:SETPOINT 4.2\n  beamport put ca:LAB:SHUTTER open\n  beamport put LAB:MOT:1.VAL -5 --timeout '2 min'\n  beamport put LAB:CURVE '[1, 2, 3.5]'"
+    )]
+    Put(Put),
     /// Compare the outputs of a worker and its shadow, by message (status 1 if they differ)
     #[command(
         after_help = "Examples:\n  beamport compare mean mean-new\n  beamport compare mean mean-new --last 10000 --json"
@@ -278,6 +283,25 @@ pub struct Configure {
     /// Remove PVs of the source by name; `*` and `?` are wildcards
     #[arg(long, value_name = "PATTERN", num_args = 1.., conflicts_with_all = ["parameters", "slots"])]
     pub remove: Vec<String>,
+    /// Data folder.
+    #[command(flatten)]
+    pub data: DataFolder,
+    /// Output format.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+/// `beamport put`
+#[derive(Debug, Args)]
+pub struct Put {
+    /// Name of the PV; a prefix `pva:` or `ca:` chooses the protocol, without one it is that of the source that lists it
+    pub pv: String,
+    /// The value, read as the type of the PV asks; name or index of a choice; a list is JSON
+    #[arg(allow_hyphen_values = true)]
+    pub value: String,
+    /// How long to wait for the answer of the server
+    #[arg(long, value_name = "DURATION", default_value = "5 s", value_parser = values::length)]
+    pub timeout: Duration,
     /// Data folder.
     #[command(flatten)]
     pub data: DataFolder,

@@ -64,6 +64,7 @@ pub fn run(registry: &Registry) -> ExitCode {
         Verb::Compare(asked) => verbs::compare::run(&asked, &mut out, &mut err),
         Verb::Cutover(asked) => verbs::cutover::run(&asked, &mut out, &mut err),
         Verb::Configure(asked) => verbs::configure::run(&asked, &mut out, &mut err),
+        Verb::Put(asked) => verbs::put::run(&asked, &mut out, &mut err),
         Verb::Ls(asked) => verbs::ls::run(&asked, &mut out, &mut err),
         Verb::Cat(asked) => verbs::cat::run(&asked, &mut out, &mut err),
         Verb::Append(asked) => verbs::append::run(&asked, &mut out, &mut err),

@@ -17,7 +17,7 @@ extern "C" {
 #endif
 
 /* Changed with each change of this file; the caller compares it with its own. */
-#define BP_ABI 1
+#define BP_ABI 2
 
 typedef struct bp_client bp_client;
 
@@ -38,7 +38,16 @@ enum {
     BP_VALUE = 2,        /* a value or a change of alarm */
     BP_REFUSED = 3,      /* the server refused the channel or its data cannot be taken: `text` says why */
     BP_SQUASHED = 4,     /* `count` updates of this PV were overwritten here, before the update that follows */
-    BP_FINISHED = 5      /* the server ended the subscription */
+    BP_FINISHED = 5,     /* the server ended the subscription */
+    BP_WRITTEN = 6       /* the answer to bp_put_start: `status` is BP_PUT_..., `text` says why it failed */
+};
+
+/* How a write has ended. */
+enum {
+    BP_PUT_DONE = 0,
+    BP_PUT_REFUSED = 1,   /* the server refused it, or the PV cannot take the value */
+    BP_PUT_NO_SERVER = 2, /* no server has the PV, or the connection was lost: not written, or unknown */
+    BP_PUT_NO_ANSWER = 3  /* sent, and not answered in time: unknown whether it was written */
 };
 
 /* Element types of a value, with the sizes of C. Booleans are u8 of 0 and 1. */
@@ -92,7 +101,7 @@ typedef struct {
     uint64_t count;          /* BP_SQUASHED: updates overwritten by the client */
     int64_t seconds;         /* time stamp of the PV, since 1970 (UTC); 0 where it has none */
     uint32_t nanoseconds;
-    int32_t user_tag;
+    int32_t user_tag;        /* of the PV; BP_WRITTEN: of bp_put_start */
     uint32_t changed;        /* BP_CHANGED_... */
     int16_t severity;        /* 0 none, 1 minor, 2 major, 3 invalid, 4 undefined */
     int16_t status;          /* of the protocol: PVA's alarm status, CA's condition */
@@ -135,8 +144,9 @@ void bp_close(bp_client *client);
  * after all was taken. */
 int bp_descriptor(const bp_client *client);
 
-/* Subscribes to a PV under `id`. `queue`: updates of the subscription's queue, asked of client and server; `pipeline`
- * nonzero asks for flow control by the server. A PV that nobody serves is no error: it connects later. */
+/* Subscribes to a PV under `id`. `queue`: updates of the subscription's queue, asked of client and server; with 0 only
+ * the connection is watched. `pipeline` nonzero asks for flow control by the server. A PV that nobody serves is no
+ * error: it connects later. */
 int bp_add(bp_client *client, uint64_t id, const char *pv, uint32_t queue, int pipeline, char *error, size_t size);
 /* Ends the subscription; no update with its id comes from bp_poll afterwards. */
 void bp_remove(bp_client *client, uint64_t id);
@@ -147,10 +157,17 @@ size_t bp_poll(bp_client *client, bp_update *updates, size_t most);
 /* 0 where `id` is unknown. */
 int bp_counted(const bp_client *client, uint64_t id, bp_counts *counts);
 
-/* Writes a value: `value` has one type, `count` elements; a string for an enum names its choice. Waits for the server's
- * answer, at most `timeout_ms`. Returns 0, or 1 with the reason in `error`. Opens the channel if it is not subscribed. */
+/* Writes a value: `value` has one type, `count` elements. A string is read as the PV's type asks: a number, or the name
+ * or the index of a choice. Waits for the server's answer, at most `timeout_ms`. Returns BP_PUT_..., with the reason in
+ * `error`. Opens the channel if it is not subscribed. */
 int bp_put(bp_client *client, const char *pv, const bp_elements *value, int is_array, uint32_t timeout_ms, char *error,
            size_t size);
+
+/* Begins to write a value to the PV of `id`, which is connected; the answer is the update BP_WRITTEN with this `tag`.
+ * Ends an earlier write of the PV, whose answer does not come any more, unless it waits for bp_poll already. Returns
+ * BP_PUT_DONE where it has begun, or else BP_PUT_... with the reason in `error`: then no update follows. */
+int bp_put_start(bp_client *client, uint64_t id, const bp_elements *value, int is_array, int32_t tag, char *error,
+                 size_t size);
 
 #ifdef __cplusplus
 }

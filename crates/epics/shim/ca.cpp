@@ -1,9 +1,12 @@
 // Channel Access by libca, whose threads call `Channel::...` below, one at a time for a client.
+#include <atomic>
+#include <memory>
 #include <unordered_map>
 
 #include <cadef.h>
 
 #include "ca_context.hpp"
+#include "ca_guard.hpp"
 #include "ca_values.hpp"
 #include "client.hpp"
 #include "put_ca.hpp"
@@ -13,7 +16,8 @@ namespace {
 
 class Channel {
   public:
-    Channel(uint64_t id, const char *pv, Queue &queue) : line(id), name_(pv), queue_(queue) {}
+    Channel(uint64_t id, const char *pv, bool is_read, Queue &queue)
+        : line(id), name_(pv), is_read_(is_read), queue_(queue) {}
 
     // Of the caller's thread, with the context attached.
     void open() { need(ca_create_channel(name_.c_str(), on_connection, this, CA_PRIORITY_DEFAULT, &channel_)); }
@@ -22,9 +26,33 @@ class Channel {
         if (channel_ != nullptr) ca_clear_channel(channel_);
     }
 
+    // Begins to write; the answer is BP_WRITTEN.
+    void put(const bp_elements &value, bool is_array, int32_t tag) {
+        if (ca_state(channel_) != cs_conn) throw NotWritten(BP_PUT_NO_SERVER, "no server has this PV");
+        if (!answers_) answers_.reset(new Writing);
+        written_ = tag;
+        send_put(channel_, value, is_array, on_written, reinterpret_cast<void *>(static_cast<intptr_t>(tag)));
+    }
+
     Line line;
 
   private:
+    static void on_written(event_handler_args of) {
+        Channel *channel = static_cast<Channel *>(ca_puser(of.chid));
+        const int32_t tag = static_cast<int32_t>(reinterpret_cast<intptr_t>(of.usr));
+        channel->guarded([&] {
+            // That of an earlier write, which was ended, comes too late.
+            if (tag != channel->written_) return;
+            State state;
+            state.user_tag = tag;
+            if (of.status != ECA_NORMAL) {
+                state.status = of.status == ECA_DISCONN ? BP_PUT_NO_SERVER : BP_PUT_REFUSED;
+                state.text = ca_message(of.status);
+            }
+            channel->queue_.push(channel->line, BP_WRITTEN, state);
+        });
+    }
+
     static void on_connection(connection_handler_args of) {
         Channel *channel = static_cast<Channel *>(ca_puser(of.chid));
         channel->guarded([&] { of.op == CA_OP_CONN_UP ? channel->connected(of.chid) : channel->disconnected(); });
@@ -56,6 +84,7 @@ class Channel {
         char host[256] = "";
         ca_get_host_name(channel, host, sizeof(host));
         queue_.push(line, BP_CONNECTED, host);
+        if (!is_read_) return;
         const short type = ca_field_type(channel);
         const unsigned long count = ca_element_count(channel);
         const bool text = type == DBR_CHAR && name_.back() == '$';
@@ -95,6 +124,9 @@ class Channel {
     }
 
     const std::string name_;
+    const bool is_read_; // or else only its connection is watched
+    std::atomic<int32_t> written_{0}; // tag of the newest write
+    std::unique_ptr<Writing> answers_;       // they may come from the first write on, also late
     Queue &queue_;
     chid channel_ = nullptr;
     evid properties_ = nullptr, values_ = nullptr;
@@ -111,8 +143,8 @@ class CaClient final : public bp_client {
         end_context(context_);
     }
 
-    void add(uint64_t id, const char *pv, uint32_t, bool) override {
-        std::unique_ptr<Channel> one(new Channel(id, pv, queue));
+    void add(uint64_t id, const char *pv, uint32_t size, bool) override {
+        std::unique_ptr<Channel> one(new Channel(id, pv, size != 0, queue));
         Channel &channel = *one;
         // Known before it is called back.
         all_.emplace(id, std::move(one));
@@ -143,6 +175,11 @@ class CaClient final : public bp_client {
         open([&] { to = writer_.channel(pv); });
         Attached attached(context_);
         writer_.put(to, value, is_array, timeout_ms);
+    }
+
+    void put_start(uint64_t id, const bp_elements &value, bool is_array, int32_t tag) override {
+        Attached attached(context_);
+        all_.at(id)->put(value, is_array, tag);
     }
 
   private:

@@ -3,10 +3,21 @@
 #define BEAMPORT_EPICS_CLIENT_HPP
 
 #include <memory>
+#include <stdexcept>
 #include <string>
 
 #include "beamport_epics.h"
 #include "queue.hpp"
+
+namespace beamport {
+
+// A write that failed for another reason than its value.
+struct NotWritten : std::runtime_error {
+    NotWritten(int how, const char *what) : std::runtime_error(what), how(how) {}
+    const int how; // BP_PUT_...
+};
+
+} // namespace beamport
 
 // Functions throw std::exception; the C interface makes messages of that.
 struct bp_client {
@@ -21,7 +32,9 @@ struct bp_client {
     virtual const beamport::Line *line(uint64_t id) const = 0;
     // How often the server of a PV has reported that it overwrote updates.
     virtual uint64_t server_squash(uint64_t) const { return 0; }
+    // Both throw NotWritten where the server is away or does not answer.
     virtual void put(const char *pv, const bp_elements &value, bool is_array, uint32_t timeout_ms) = 0;
+    virtual void put_start(uint64_t id, const bp_elements &value, bool is_array, int32_t tag) = 0;
 
     beamport::Queue queue;
 };

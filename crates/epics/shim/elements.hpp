@@ -2,8 +2,10 @@
 #ifndef BEAMPORT_EPICS_ELEMENTS_HPP
 #define BEAMPORT_EPICS_ELEMENTS_HPP
 
+#include <cerrno>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <stdexcept>
@@ -74,6 +76,43 @@ template <typename To> std::vector<To> numbers_of(const bp_elements &value) {
     default: convert<To, double>(value, to); break;
     }
     return to;
+}
+
+// A number that a text says.
+struct Number {
+    uint32_t type;
+    union {
+        double real;
+        int64_t whole;
+        uint64_t natural;
+    };
+    bp_elements elements() const { return bp_elements{type, 0, 1, &natural, sizeof(natural)}; }
+};
+
+// Reads all of a text; throws where it is no such number.
+inline Number read_number(const std::string &text, bool is_whole) {
+    Number number;
+    const char *begin = text.c_str();
+    char *end = nullptr;
+    errno = 0;
+    if (!is_whole) {
+        number.type = BP_F64;
+        number.real = strtod(begin, &end);
+        // What is too small is rounded.
+        if (std::fabs(number.real) < 1) errno = 0;
+    } else if (text.find('-') != std::string::npos) {
+        number.type = BP_I64;
+        number.whole = strtoll(begin, &end, 10);
+    } else {
+        number.type = BP_U64;
+        number.natural = strtoull(begin, &end, 10);
+    }
+    if (end == begin || *end != '\0') {
+        throw std::invalid_argument(std::string("the PV takes a ") + (is_whole ? "whole " : "") + "number, not \"" + text +
+                                    "\"");
+    }
+    if (errno == ERANGE) throw std::out_of_range("the value is out of the range of the PV's type");
+    return number;
 }
 
 } // namespace beamport

@@ -91,10 +91,30 @@ EXPORT int bp_counted(const bp_client *client, uint64_t id, bp_counts *counts) {
     return known;
 }
 
+// As `guarded`; BP_PUT_... is returned.
+template <typename Work> static int written(const bp_elements *value, int is_array, char *error, size_t size, Work work) {
+    int how = BP_PUT_REFUSED;
+    const int failed = guarded(error, size, [&] {
+        if (is_array == 0 && value->count != 1) throw std::invalid_argument("a value that is no array has one element");
+        try {
+            work();
+        } catch (const beamport::NotWritten &e) {
+            how = e.how;
+            throw;
+        }
+    });
+    return failed == 0 ? BP_PUT_DONE : how;
+}
+
 EXPORT int bp_put(bp_client *client, const char *pv, const bp_elements *value, int is_array, uint32_t timeout_ms,
                   char *error, size_t size) {
-    return guarded(error, size, [&] {
-        if (is_array == 0 && value->count != 1) throw std::invalid_argument("a value that is no array has one element");
-        client->put(pv, *value, is_array != 0, timeout_ms);
+    return written(value, is_array, error, size, [&] { client->put(pv, *value, is_array != 0, timeout_ms); });
+}
+
+EXPORT int bp_put_start(bp_client *client, uint64_t id, const bp_elements *value, int is_array, int32_t tag,
+                        char *error, size_t size) {
+    return written(value, is_array, error, size, [&] {
+        if (client->line(id) == nullptr) throw std::invalid_argument("no PV has this number");
+        client->put_start(id, *value, is_array != 0, tag);
     });
 }

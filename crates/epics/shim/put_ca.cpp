@@ -4,6 +4,7 @@
 
 #include "ca_context.hpp"
 #include "ca_guard.hpp"
+#include "client.hpp"
 #include "elements.hpp"
 
 namespace beamport {
@@ -30,10 +31,46 @@ std::vector<char> fixed_strings(const std::vector<std::string> &strings) {
 
 } // namespace
 
+void send_put(chid channel, const bp_elements &value, bool is_array, caEventCallBackFunc *answer, void *number_of_write) {
+    if (!ca_write_access(channel)) throw std::runtime_error("the server does not let this client write");
+    const unsigned long room = ca_element_count(channel);
+    const short type = ca_field_type(channel);
+    if (is_array && room == 1) throw std::invalid_argument("the PV takes one value, not an array");
+    if (is_array && value.count == 0) throw std::invalid_argument("Channel Access cannot write an empty array");
+    if (value.count > room) throw std::length_error("the PV has fewer elements than the value");
+    if (value.type == BP_STRING) {
+        const std::vector<std::string> strings = strings_of(value);
+        if (!is_array && room == 1 && type != DBR_STRING && type != DBR_ENUM) {
+            // A server would cut off what does not fit.
+            const Number number = read_number(strings.at(0), type != DBR_FLOAT && type != DBR_DOUBLE);
+            return send_put(channel, number.elements(), false, answer, number_of_write);
+        }
+        if (is_array || type != DBR_CHAR || room == 1) {
+            return send_as(DBR_STRING, channel, strings.size(), fixed_strings(strings).data(), answer, number_of_write);
+        }
+        const std::string &text = strings.at(0);
+        if (text.size() >= room) throw std::length_error("the string is too long for the PV");
+        return send_as(DBR_CHAR, channel, text.size() + 1, text.c_str(), answer, number_of_write);
+    }
+    const auto send_numbers = [&](auto numbers) {
+        send_as(type == DBR_STRING ? DBR_DOUBLE : type, channel, numbers.size(), numbers.data(), answer, number_of_write);
+    };
+    switch (type) {
+    case DBR_CHAR:
+        // Channel Access does not say whether characters have a sign.
+        if (value.type == BP_I8) return send_as(DBR_CHAR, channel, value.count, value.data, answer, number_of_write);
+        return send_numbers(numbers_of<dbr_char_t>(value));
+    case DBR_SHORT: return send_numbers(numbers_of<dbr_short_t>(value));
+    case DBR_LONG: return send_numbers(numbers_of<dbr_long_t>(value));
+    case DBR_ENUM: return send_numbers(numbers_of<dbr_enum_t>(value));
+    case DBR_FLOAT: return send_numbers(numbers_of<dbr_float_t>(value));
+    default: return send_numbers(numbers_of<double>(value));
+    }
+}
+
 void CaWriter::put(chid to, const bp_elements &value, bool is_array, uint32_t timeout_ms) {
     const Time end = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
     wait_connected(to, end);
-    if (!ca_write_access(to)) throw std::runtime_error("the server does not let this client write");
     uintptr_t number;
     {
         std::lock_guard<std::mutex> guard(lock_);
@@ -41,11 +78,12 @@ void CaWriter::put(chid to, const bp_elements &value, bool is_array, uint32_t ti
         answered_ = false;
     }
     Writing answer_comes;
-    send(to, value, is_array, reinterpret_cast<void *>(number));
+    send_put(to, value, is_array, on_answer, reinterpret_cast<void *>(number));
     std::unique_lock<std::mutex> guard(lock_);
     if (!news_.wait_until(guard, end, [this] { return answered_; })) {
-        throw std::runtime_error("no answer in time; it is unknown whether the value was written");
+        throw NotWritten(BP_PUT_NO_ANSWER, "no answer in time; it is unknown whether the value was written");
     }
+    if (answer_ == ECA_DISCONN) throw NotWritten(BP_PUT_NO_SERVER, "the connection to the server was lost");
     need(answer_);
 }
 
@@ -91,40 +129,9 @@ void CaWriter::wait_connected(chid channel, Time end) {
     };
     while (!connected()) {
         const Time now = std::chrono::steady_clock::now();
-        if (now >= end) throw std::runtime_error("no server has this PV");
+        if (now >= end) throw NotWritten(BP_PUT_NO_SERVER, "no server has this PV");
         // A change just before this wait is seen with the next turn.
         news_.wait_until(guard, std::min(end, now + std::chrono::milliseconds(50)));
-    }
-}
-
-void CaWriter::send(chid channel, const bp_elements &value, bool is_array, void *number) {
-    const unsigned long room = ca_element_count(channel);
-    const short type = ca_field_type(channel);
-    if (is_array && room == 1) throw std::invalid_argument("the PV takes one value, not an array");
-    if (is_array && value.count == 0) throw std::invalid_argument("Channel Access cannot write an empty array");
-    if (value.count > room) throw std::length_error("the PV has fewer elements than the value");
-    if (value.type == BP_STRING) {
-        const std::vector<std::string> strings = strings_of(value);
-        if (is_array || type != DBR_CHAR || room == 1) {
-            return send_as(DBR_STRING, channel, strings.size(), fixed_strings(strings).data(), on_answer, number);
-        }
-        const std::string &text = strings.at(0);
-        if (text.size() >= room) throw std::length_error("the string is too long for the PV");
-        return send_as(DBR_CHAR, channel, text.size() + 1, text.c_str(), on_answer, number);
-    }
-    const auto send_numbers = [&](auto numbers) {
-        send_as(type == DBR_STRING ? DBR_DOUBLE : type, channel, numbers.size(), numbers.data(), on_answer, number);
-    };
-    switch (type) {
-    case DBR_CHAR:
-        // Channel Access does not say whether characters have a sign.
-        if (value.type == BP_I8) return send_as(DBR_CHAR, channel, value.count, value.data, on_answer, number);
-        return send_numbers(numbers_of<dbr_char_t>(value));
-    case DBR_SHORT: return send_numbers(numbers_of<dbr_short_t>(value));
-    case DBR_LONG: return send_numbers(numbers_of<dbr_long_t>(value));
-    case DBR_ENUM: return send_numbers(numbers_of<dbr_enum_t>(value));
-    case DBR_FLOAT: return send_numbers(numbers_of<dbr_float_t>(value));
-    default: return send_numbers(numbers_of<double>(value));
     }
 }
 

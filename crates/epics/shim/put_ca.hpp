@@ -15,6 +15,9 @@
 
 namespace beamport {
 
+// Sends a value to a channel that is connected; `answer` is called with `number`. Throws where the PV cannot take it.
+void send_put(chid channel, const bp_elements &value, bool is_array, caEventCallBackFunc *answer, void *number);
+
 class CaWriter {
   public:
     // The channel of a PV that is written: one of its own, kept for the next value.
@@ -29,7 +32,6 @@ class CaWriter {
     static void on_answer(event_handler_args of);
 
     void wait_connected(chid channel, Time end);
-    void send(chid channel, const bp_elements &value, bool is_array, void *number);
 
     std::unordered_map<std::string, chid> channels_;
     std::deque<std::string> oldest_first_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "client.hpp"
 #include "elements.hpp"
 
 using pvxs::shared_array;
@@ -21,13 +22,20 @@ template <typename T> void set_numbers(Value field, const bp_elements &value) {
     field.from(array.freeze());
 }
 
+void set_scalar(Value field, const bp_elements &value);
+
+// Reads a text as the field's type asks.
+void set_text(Value field, const std::string &text) {
+    const TypeCode type = field.type();
+    if (type == TypeCode::String) return field.from(text);
+    if (type == TypeCode::Bool && (text == "true" || text == "false")) return field.from(text == "true");
+    const bool is_whole = type != TypeCode::Float32 && type != TypeCode::Float64;
+    const Number number = read_number(text, is_whole);
+    set_scalar(field, number.elements());
+}
+
 void set_scalar(Value field, const bp_elements &value) {
-    if (value.type == BP_STRING) {
-        const std::string text = strings_of(value).at(0);
-        // PVXS reads numbers from texts.
-        if (!field.tryFrom(text)) throw std::invalid_argument("the PV takes a number, not \"" + text + "\"");
-        return;
-    }
+    if (value.type == BP_STRING) return set_text(field, strings_of(value).at(0));
     switch (field.type().code) {
     case TypeCode::Bool: return field.from(numbers_of<double>(value).at(0) != 0);
     case TypeCode::Int8: return set_number<int8_t>(field, value);
@@ -80,8 +88,12 @@ void set_enum(Value field, const Value &now, const bp_elements &value) {
     shared_array<const std::string> choices;
     now["choices"].as(choices);
     const auto found = std::find(choices.begin(), choices.end(), name);
-    if (found == choices.end()) throw std::invalid_argument("the PV has no choice \"" + name + "\"");
-    field["index"].from(static_cast<int32_t>(found - choices.begin()));
+    if (found != choices.end()) return field["index"].from(static_cast<int32_t>(found - choices.begin()));
+    const bool is_index = !name.empty() && name.find_first_not_of("0123456789") == std::string::npos;
+    if (!is_index || std::stoull(name) >= choices.size()) {
+        throw std::invalid_argument("the PV has no choice \"" + name + "\"");
+    }
+    field["index"].from(static_cast<int32_t>(std::stoull(name)));
 }
 
 // The PV's structure with the new value alone.
@@ -119,9 +131,39 @@ void put_pva(pvxs::client::Context &context, const char *pv, const bp_elements &
             .exec()
             ->wait(timeout_ms / 1000.0);
     } catch (const pvxs::client::Timeout &) {
-        throw std::runtime_error(met ? "no answer in time; it is unknown whether the value was written"
-                                     : "no server has this PV, or it does not answer");
+        if (met) throw NotWritten(BP_PUT_NO_ANSWER, "no answer in time; it is unknown whether the value was written");
+        throw NotWritten(BP_PUT_NO_SERVER, "no server has this PV, or it does not answer");
+    } catch (const pvxs::client::Disconnect &) {
+        throw NotWritten(BP_PUT_NO_SERVER, "the connection to the server was lost");
     }
+}
+
+std::shared_ptr<pvxs::client::Operation> begin_put_pva(pvxs::client::Context &context, const std::string &pv,
+                                                       const bp_elements &value, bool is_array,
+                                                       std::function<bool()> is_open,
+                                                       std::function<void(int, const std::string &)> answered) {
+    // Of the caller until it returns; PVXS builds later.
+    const char *data = static_cast<const char *>(value.data);
+    auto bytes = std::make_shared<std::vector<char>>(data, data + value.bytes);
+    bp_elements kept = value;
+    kept.data = bytes->data();
+    return context.put(pv)
+        .fetchPresent(value.type == BP_STRING)
+        .build([bytes, kept, is_array, is_open](Value &&now) {
+            if (!is_open()) throw std::runtime_error("the write has ended");
+            return built(now, kept, is_array);
+        })
+        .result([answered](pvxs::client::Result &&result) {
+            try {
+                result();
+                answered(BP_PUT_DONE, std::string());
+            } catch (const pvxs::client::Disconnect &) {
+                answered(BP_PUT_NO_SERVER, "the connection to the server was lost");
+            } catch (const std::exception &e) {
+                answered(BP_PUT_REFUSED, e.what());
+            }
+        })
+        .exec();
 }
 
 } // namespace beamport

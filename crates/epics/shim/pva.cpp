@@ -60,6 +60,13 @@ class Ended {
     std::atomic<bool> some_{false};
 };
 
+// A write that was begun.
+struct Write {
+    explicit Write(int32_t tag) : tag(tag) {}
+    const int32_t tag;
+    std::atomic<bool> open{true}; // no answer was given
+};
+
 class Subscribed {
   public:
     Subscribed(uint64_t id, const char *pv, uint32_t size, bool pipeline, Queue &queue, Ended &ended)
@@ -69,9 +76,41 @@ class Subscribed {
     const std::string name;
     const uint32_t size;
     const bool pipeline;
-    // Of the caller's thread.
+    // Of the caller's thread. A PV that is not read has a connection alone.
     std::shared_ptr<client::Subscription> subscription;
     uint64_t server_squash = 0; // of the subscriptions before
+    std::shared_ptr<client::Connect> connection;
+    std::shared_ptr<client::Operation> write;
+
+    // Its threads may be in a function of this object, which lives as long as that.
+    void close() {
+        subscription.reset();
+        connection.reset();
+        write.reset();
+    }
+
+    void connected() { push(BP_CONNECTED, State()); }
+    void disconnected() {
+        // PVXS would send a value that is not sent yet to the next server.
+        if (const std::shared_ptr<Write> lost = writing(nullptr)) {
+            written(*lost, BP_PUT_NO_SERVER, "the connection to the server was lost");
+        }
+        push(BP_DISCONNECTED, State());
+    }
+    void written(Write &which, int how, const std::string &why) {
+        if (!which.open.exchange(false)) return;
+        State state;
+        state.user_tag = which.tag;
+        state.status = static_cast<int16_t>(how);
+        state.text = why;
+        push(BP_WRITTEN, state);
+    }
+    // Sets the newest write, and returns the one before.
+    std::shared_ptr<Write> writing(std::shared_ptr<Write> newest) {
+        std::lock_guard<std::mutex> guard(lock_);
+        writing_.swap(newest);
+        return newest;
+    }
 
     // Takes all that came since the last call: nothing comes meanwhile, because PVXS calls on its thread. `updates` is
     // memory for that.
@@ -90,6 +129,14 @@ class Subscribed {
     }
 
   private:
+    void push(uint32_t what, const State &state) noexcept {
+        try {
+            queue_.push(line, what, state);
+        } catch (...) {
+            // There is no memory even to say so.
+        }
+    }
+
     // Takes the updates before the next state, or a state; false where there is nothing more.
     bool pop(client::Subscription &from, std::vector<pvxs::Value> &updates) {
         try {
@@ -100,7 +147,7 @@ class Subscribed {
         } catch (const client::Finished &) {
             end(BP_FINISHED, std::string());
         } catch (const client::Disconnect &) {
-            queue_.push(line, BP_DISCONNECTED);
+            disconnected();
         } catch (const std::exception &e) {
             end(BP_REFUSED, e.what());
         }
@@ -135,6 +182,8 @@ class Subscribed {
         }
     }
 
+    std::mutex lock_;
+    std::shared_ptr<Write> writing_;
     Queue &queue_;
     Ended &ended_;
     PvaReader reader_;
@@ -155,6 +204,7 @@ class PvaClient final : public bp_client {
     }
 
     ~PvaClient() override {
+        for (const auto &one : all_) one.second->write.reset();
         // Ends its thread: nothing is called afterwards.
         context_.close();
     }
@@ -176,8 +226,7 @@ class PvaClient final : public bp_client {
         const auto found = all_.find(id);
         if (found == all_.end()) return;
         queue.remove(found->second->line);
-        // Its thread may be in `drain`: the object lives as long as that.
-        found->second->subscription.reset();
+        found->second->close();
         all_.erase(found);
     }
 
@@ -195,6 +244,17 @@ class PvaClient final : public bp_client {
         put_pva(context_, pv, value, is_array, timeout_ms);
     }
 
+    void put_start(uint64_t id, const bp_elements &value, bool is_array, int32_t tag) override {
+        const std::shared_ptr<Subscribed> one = all_.at(id);
+        const auto write = std::make_shared<Write>(tag);
+        // Ends the one before.
+        one->write.reset();
+        if (const std::shared_ptr<Write> before = one->writing(write)) before->open = false;
+        const auto is_open = [write] { return write->open.load(); };
+        const auto answered = [one, write](int how, const std::string &why) { one->written(*write, how, why); };
+        one->write = begin_put_pva(context_, one->name, value, is_array, is_open, answered);
+    }
+
   private:
     static uint64_t squashed(const Subscribed &one) {
         client::SubscriptionStat stat;
@@ -205,6 +265,12 @@ class PvaClient final : public bp_client {
     void subscribe(const std::shared_ptr<Subscribed> &one) {
         one->server_squash = squashed(*one);
         one->subscription.reset();
+        if (one->size == 0) {
+            auto watch = context_.connect(one->name);
+            watch.onConnect([one] { one->connected(); }).onDisconnect([one] { one->disconnected(); }).syncCancel(false);
+            one->connection = watch.exec();
+            return;
+        }
         auto builder = context_.monitor(one->name);
         builder.record("queueSize", one->size).maskConnected(false).maskDisconnected(false).syncCancel(false);
         if (one->pipeline) builder.record("pipeline", true);

@@ -79,6 +79,12 @@ fn split(name: &str) -> (Option<Protocol>, &str) {
     known.map_or((None, name), |(protocol, rest)| (Some(protocol), rest))
 }
 
+/// Reads the name of a PV: the protocol that its prefix names, and the rest.
+pub(crate) fn read_name(name: &str) -> Result<(Option<Protocol>, &str), Refused> {
+    let (prefix, pv) = split(name);
+    wrong_pv(pv).map_or(Ok((prefix, pv)), Err)
+}
+
 fn wrong_pv(pv: &str) -> Option<Refused> {
     let refused = |cause: String| Some(Refused::new(cause, "correct the name"));
     if pv.is_empty() {
@@ -144,9 +150,9 @@ impl Entry {
             return Err(Refused::new(format!("unknown key `{}` of an entry", shortened(key)), hint));
         }
         let name = text_of(table, "pv")?.ok_or_else(|| Refused::new("an entry has no `pv`", HINT))?;
-        let (prefix, pv) = split(name);
+        let (prefix, pv) = read_name(name)?;
         let topic = text_of(table, "topic")?;
-        if let Some(refused) = wrong_pv(pv).or_else(|| topic.and_then(wrong_topic)) {
+        if let Some(refused) = topic.and_then(wrong_topic) {
             return Err(refused);
         }
         Ok(Self {

@@ -1,4 +1,5 @@
-//! EPICS process variables as sources: `kind = "pva"` and `kind = "ca"`.
+//! EPICS process variables as sources, `kind = "pva"` and `kind = "ca"`; as a sink, `kind = "pva-put"`; and the command
+//! `put`.
 //!
 //! Constraints: no thread of its own. PVXS and libca, in a library that is loaded when a source wants it
 //! (`library.rs`), receive updates on their threads and signal a descriptor; a step takes them in batches and makes
@@ -18,11 +19,15 @@ mod links;
 mod message;
 mod origin;
 mod pending;
+mod put;
 mod pvs;
 mod section;
+mod sink;
 mod source;
 mod state;
 mod value;
 
 pub use library::version;
+pub use put::PUT;
 pub use section::{CA, PVA};
+pub use sink::SINK;

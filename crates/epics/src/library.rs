@@ -6,7 +6,8 @@
 //! the client mutably while updates borrow it.
 
 use crate::limits::{ABI, ERROR_BYTES, FILE, NAMED_MAX, QUEUE_BYTES, VARIABLE};
-use crate::value::{Elements, Form, Frame, Kind, Named, Update, What};
+use crate::put::Put;
+use crate::value::{Elements, Failed, Form, Frame, Kind, Named, Update, What};
 use flow::Fault;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io;
@@ -15,6 +16,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::ptr;
 use std::sync::OnceLock;
+use std::time::Duration;
 use wire::DType;
 
 #[repr(C)]
@@ -106,6 +108,16 @@ struct Functions {
     remove: unsafe extern "C" fn(*mut RawClient, u64),
     poll: unsafe extern "C" fn(*mut RawClient, *mut RawUpdate, usize) -> usize,
     counted: unsafe extern "C" fn(*const RawClient, u64, *mut RawCounts) -> c_int,
+    put: unsafe extern "C" fn(
+        *mut RawClient,
+        *const c_char,
+        *const RawElements,
+        c_int,
+        u32,
+        *mut c_char,
+        usize,
+    ) -> c_int,
+    put_start: unsafe extern "C" fn(*mut RawClient, u64, *const RawElements, c_int, i32, *mut c_char, usize) -> c_int,
 }
 
 static LIBRARY: OnceLock<Result<Functions, String>> = OnceLock::new();
@@ -181,6 +193,22 @@ fn load() -> Result<Functions, String> {
                 *mut c_void,
                 unsafe extern "C" fn(*const RawClient, u64, *mut RawCounts) -> c_int,
             >(symbol(c"bp_counted")?),
+            put: std::mem::transmute::<
+                *mut c_void,
+                unsafe extern "C" fn(
+                    *mut RawClient,
+                    *const c_char,
+                    *const RawElements,
+                    c_int,
+                    u32,
+                    *mut c_char,
+                    usize,
+                ) -> c_int,
+            >(symbol(c"bp_put")?),
+            put_start: std::mem::transmute::<
+                *mut c_void,
+                unsafe extern "C" fn(*mut RawClient, u64, *const RawElements, c_int, i32, *mut c_char, usize) -> c_int,
+            >(symbol(c"bp_put_start")?),
         })
     }
 }
@@ -248,20 +276,55 @@ fn text(raw: &RawText) -> &[u8] {
     slice(raw, raw.data.cast(), raw.bytes)
 }
 
+/// The types of numbers: the first has the number 1.
+const NUMBERS: [DType; 10] = [
+    DType::Int8,
+    DType::Int16,
+    DType::Int32,
+    DType::Int64,
+    DType::UInt8,
+    DType::UInt16,
+    DType::UInt32,
+    DType::UInt64,
+    DType::Float32,
+    DType::Float64,
+];
+const TEXT: u32 = 11;
+
 fn kind(raw: u32) -> Kind {
     match raw {
-        1 => Kind::Number(DType::Int8),
-        2 => Kind::Number(DType::Int16),
-        3 => Kind::Number(DType::Int32),
-        4 => Kind::Number(DType::Int64),
-        5 => Kind::Number(DType::UInt8),
-        6 => Kind::Number(DType::UInt16),
-        7 => Kind::Number(DType::UInt32),
-        8 => Kind::Number(DType::UInt64),
-        9 => Kind::Number(DType::Float32),
-        10 => Kind::Number(DType::Float64),
-        11 => Kind::Text,
+        1..TEXT => Kind::Number(NUMBERS[raw as usize - 1]),
+        TEXT => Kind::Text,
         _ => Kind::None,
+    }
+}
+
+/// The number of a kind.
+fn number_of(kind: Kind) -> u32 {
+    match kind {
+        Kind::Number(dtype) => NUMBERS.iter().position(|one| *one == dtype).map_or(0, |at| at as u32 + 1),
+        Kind::Text => TEXT,
+        Kind::None => 0,
+    }
+}
+
+/// How a write has failed; `None` where it has not.
+fn failure(raw: c_int) -> Option<Failed> {
+    match raw {
+        0 => None,
+        2 => Some(Failed::NoServer),
+        3 => Some(Failed::NoAnswer),
+        _ => Some(Failed::Refused),
+    }
+}
+
+fn raw_elements(of: &Elements<'_>) -> RawElements {
+    RawElements {
+        kind: number_of(of.kind),
+        reserved: 0,
+        count: of.count as u64,
+        data: of.bytes.as_ptr().cast(),
+        bytes: of.bytes.len() as u64,
     }
 }
 
@@ -297,6 +360,7 @@ fn update(raw: &RawUpdate, is_ca: bool) -> Update<'_> {
             2 => What::Value,
             4 => What::Squashed,
             5 => What::Finished,
+            6 => What::Written { tag: raw.user_tag, failed: failure(raw.status.into()) },
             _ => What::Refused,
         },
         form: match raw.form {
@@ -394,7 +458,7 @@ impl Client {
         unsafe { (self.functions.descriptor)(self.raw) }
     }
 
-    /// Subscribes to a PV.
+    /// Subscribes to a PV; with a `queue` of 0 only its connection is watched.
     pub(crate) fn add(&mut self, id: u64, pv: &str, queue: u32, pipeline: bool) -> Result<(), String> {
         let pv = c_string(pv)?;
         let mut error = [0; ERROR_BYTES];
@@ -431,6 +495,31 @@ impl Client {
     /// Takes it.
     pub(crate) fn pop(&mut self) {
         self.at += 1;
+    }
+
+    /// Writes a value to a PV and waits for the answer.
+    pub(crate) fn put(&mut self, pv: &str, value: &Put, patience: Duration) -> Result<(), (Failed, String)> {
+        let pv = c_string(pv).map_err(|why| (Failed::Refused, why))?;
+        let (elements, mut error) = (raw_elements(&value.elements()), [0; ERROR_BYTES]);
+        let patience_ms = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
+        // SAFETY: the client is open, the text ends with NUL, the elements point into `value`, `error` has room for as
+        // many bytes as are named; all outlive the call, which keeps none of them.
+        let answer = unsafe {
+            let (error, room) = (error.as_mut_ptr(), error.len());
+            (self.functions.put)(self.raw, pv.as_ptr(), &elements, value.is_array.into(), patience_ms, error, room)
+        };
+        failure(answer).map_or(Ok(()), |failed| Err((failed, message(&error))))
+    }
+
+    /// Begins to write a value to the PV of a subscription; the answer is the update `What::Written` with this `tag`.
+    pub(crate) fn put_start(&mut self, id: u64, value: &Put, tag: i32) -> Result<(), (Failed, String)> {
+        let (elements, mut error) = (raw_elements(&value.elements()), [0; ERROR_BYTES]);
+        // SAFETY: as in `put`.
+        let answer = unsafe {
+            let (error, room) = (error.as_mut_ptr(), error.len());
+            (self.functions.put_start)(self.raw, id, &elements, value.is_array.into(), tag, error, room)
+        };
+        failure(answer).map_or(Ok(()), |failed| Err((failed, message(&error))))
     }
 
     /// How often the server has reported that it overwrote updates of a PV.

@@ -85,4 +85,28 @@ pub(crate) const FILE: &str = "libbeamport_epics.so";
 pub(crate) const VARIABLE: &str = "BEAMPORT_EPICS";
 
 /// The version of its interface that this crate calls: `BP_ABI` in its header.
-pub(crate) const ABI: u32 = 1;
+pub(crate) const ABI: u32 = 2;
+
+/// PVs that one sink writes: ten times what feedback needs. What it keeps of each is in each of its commits.
+pub(crate) const PUT_PVS_MAX: usize = 100;
+
+/// Bytes of a value that a sink writes: an array of 1,000 numbers. It is in the commits of the sink.
+pub(crate) const PUT_BYTES_MAX: usize = 8 << 10;
+
+/// Shortest and longest pause between two writes of a PV by a sink.
+pub(crate) const EVERY_MIN: std::time::Duration = std::time::Duration::from_millis(10);
+/// The same.
+pub(crate) const EVERY_MAX: std::time::Duration = std::time::Duration::from_secs(3600);
+
+/// How long a sink waits for the answer to a write, ns: records that complete later would hold up newer values.
+pub(crate) const ANSWER_PATIENCE: i64 = 5_000_000_000;
+
+/// How long a value that is not written yet keeps the position of its sink, ns; afterwards it is in its state alone. A
+/// server that is away does not hold back a stream.
+pub(crate) const PUT_HOLD: i64 = 1_000_000_000;
+
+/// Time for a put that a person asks for, unless the request says another.
+pub(crate) const PUT_PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// The longest such time: motors move for minutes.
+pub(crate) const PUT_PATIENCE_MAX: std::time::Duration = std::time::Duration::from_secs(3600);

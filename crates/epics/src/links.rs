@@ -1,11 +1,35 @@
-//! The clients of a source: one for each protocol that its PVs need.
+//! The clients of a source or a sink: one for each protocol that its PVs need.
 
 use crate::entry::Protocol;
 use crate::library::{Client, Several, Speaks};
 use crate::limits::BATCH_UPDATES;
-use crate::section::Plan;
+use crate::put::Put;
+use crate::value::Failed;
 use flow::Fault;
 use std::os::fd::RawFd;
+
+/// Where PVs are searched for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Network {
+    /// The protocol of names without a prefix. The addresses are those of its client; the other one, like a client
+    /// without addresses, has those of the EPICS environment.
+    pub(crate) protocol: Protocol,
+    pub(crate) addresses: Option<String>,
+    pub(crate) name_servers: Option<String>,
+}
+
+impl Network {
+    /// Opens a client of a protocol; `None` where PVs of it need none.
+    pub(crate) fn open(&self, protocol: Protocol) -> Result<Option<Client>, Fault> {
+        let speaks = match protocol {
+            Protocol::Pva => Speaks::Pva,
+            Protocol::Ca => Speaks::Ca,
+            Protocol::Fake => return Ok(None),
+        };
+        let own = |text: &Option<String>| text.clone().filter(|_| protocol == self.protocol);
+        Client::open(speaks, own(&self.addresses).as_deref(), own(&self.name_servers).as_deref()).map(Some)
+    }
+}
 
 /// The clients, and one descriptor for both.
 pub(crate) struct Links {
@@ -24,36 +48,48 @@ fn place(protocol: Protocol) -> Option<usize> {
 }
 
 impl Links {
-    pub(crate) fn new(plan: &Plan) -> Result<Self, Fault> {
-        let several = Several::new().map_err(|e| Fault::io(format!("source `{}` cannot start", plan.name), &e))?;
+    pub(crate) fn new() -> Result<Self, Fault> {
+        let several = Several::new().map_err(|e| Fault::io("the EPICS clients have no descriptor", &e))?;
         Ok(Self { clients: [None, None], turn: 0, several })
     }
 
-    /// The client of a protocol, opened where it is needed first. Addresses of the section are those of its own kind.
-    fn client(&mut self, plan: &Plan, protocol: Protocol) -> Result<Option<&mut Client>, Fault> {
+    /// The client of a protocol, opened where it is needed first.
+    fn client(&mut self, network: &Network, protocol: Protocol) -> Result<Option<&mut Client>, Fault> {
         let Some(at) = place(protocol) else { return Ok(None) };
         if self.clients[at].is_none() {
-            let is_own = protocol == plan.protocol;
-            let text = |text: &'_ Option<String>| text.clone().filter(|_| is_own);
-            let speaks = if at == 0 { Speaks::Pva } else { Speaks::Ca };
-            let client = Client::open(speaks, text(&plan.addresses).as_deref(), text(&plan.name_servers).as_deref())?;
+            let Some(client) = network.open(protocol)? else { return Ok(None) };
             let added = self.several.add(client.descriptor());
-            added.map_err(|e| Fault::io(format!("source `{}` cannot wait for updates", plan.name), &e))?;
+            added.map_err(|e| Fault::io("cannot wait for updates of EPICS", &e))?;
             self.clients[at] = Some(client);
         }
         Ok(self.clients[at].as_mut())
     }
 
-    /// Subscribes to a PV; the inner error is that of this PV.
+    /// Subscribes to a PV, with this length of its queue, as [`Client::add`] does; the inner error is that of this PV.
     pub(crate) fn add(
         &mut self,
-        plan: &Plan,
+        network: &Network,
         protocol: Protocol,
         id: u64,
         pv: &str,
+        (queue, pipeline): (u32, bool),
     ) -> Result<Result<(), String>, Fault> {
-        let client = self.client(plan, protocol)?;
-        Ok(client.map_or(Ok(()), |client| client.add(id, pv, plan.queue, plan.pipeline)))
+        let client = self.client(network, protocol)?;
+        Ok(client.map_or(Ok(()), |client| client.add(id, pv, queue, pipeline)))
+    }
+
+    /// Begins to write, as [`Client::put_start`] does.
+    pub(crate) fn put_start(
+        &mut self,
+        protocol: Protocol,
+        id: u64,
+        value: &Put,
+        tag: i32,
+    ) -> Result<(), (Failed, String)> {
+        match place(protocol).and_then(|at| self.clients[at].as_mut()) {
+            Some(client) => client.put_start(id, value, tag),
+            None => Err((Failed::NoServer, "no client of EPICS is open".into())),
+        }
     }
 
     pub(crate) fn remove(&mut self, protocol: Protocol, id: u64) {

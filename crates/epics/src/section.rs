@@ -3,6 +3,7 @@
 use crate::entry::{Entry, Identity, Protocol};
 use crate::library;
 use crate::limits::{FILE_BYTES_MAX, PVS_MAX, QUEUE_MAX, REPEAT_MIN};
+use crate::links::Network;
 use crate::source::Epics;
 use flow::edge::{SourceKind, SourcePlan};
 use flow::{Fault, Source};
@@ -31,14 +32,14 @@ static PIPELINE: Key = key(
     "false",
     "Asks pvAccess servers for flow control: they wait for the source. Servers of areaDetector may abort.",
 );
-static ADDRESSES: Key = key(
+pub(crate) static ADDRESSES: Key = key(
     "addresses",
     "addresses with spaces between",
     "",
     "Where PVs are searched for, like `EPICS_PVA_ADDR_LIST`, which it replaces with the automatic list; of PVs of the \
-     source's own kind.",
+     section's protocol, `pva` for a sink.",
 );
-static NAME_SERVERS: Key = key(
+pub(crate) static NAME_SERVERS: Key = key(
     "name_servers",
     "addresses with spaces between",
     "",
@@ -78,18 +79,23 @@ pub static CA: SourceKind = SourceKind {
 pub(crate) struct Plan {
     /// Name of the source.
     pub(crate) name: String,
-    /// The protocol of names without a prefix.
-    pub(crate) protocol: Protocol,
+    /// Where its PVs are searched for.
+    pub(crate) network: Network,
     /// The PVs of the file.
     pub(crate) entries: Vec<Entry>,
     pub(crate) queue: u32,
     pub(crate) pipeline: bool,
-    pub(crate) addresses: Option<String>,
-    pub(crate) name_servers: Option<String>,
     pub(crate) repeat: Option<Duration>,
     pub(crate) alarms: bool,
     pub(crate) connections: bool,
     pub(crate) units: bool,
+}
+
+impl Plan {
+    /// Length of the queue of a subscription, and whether its server waits for the source.
+    pub(crate) fn queue(&self) -> (u32, bool) {
+        (self.queue, self.pipeline)
+    }
 }
 
 impl SourcePlan for Plan {
@@ -159,26 +165,34 @@ fn read(protocol: Protocol, name: &str, section: &mut Section<'_>) -> Option<Arc
     }
     let plan = Plan {
         name: name.to_owned(),
-        protocol,
+        network: read_network(protocol, section),
         entries,
         queue: queue.map_or(1, |queue| queue.value as u32),
         pipeline: *section.need::<bool>(&PIPELINE),
-        addresses: section.get::<String>(&ADDRESSES).map(|text| text.value),
-        name_servers: section.get::<String>(&NAME_SERVERS).map(|text| text.value),
         repeat: repeat.map(|repeat| repeat.value),
         alarms: *section.need::<bool>(&ALARMS),
         connections: *section.need::<bool>(&CONNECTIONS),
         units: *section.need::<bool>(&UNITS),
     };
-    note_unbuilt(&plan, section);
+    if plan.entries.is_empty() || plan.entries.iter().any(|entry| entry.identity.protocol != Protocol::Fake) {
+        note_unbuilt(settings::Word::word(protocol), section);
+    }
     Some(Arc::new(plan))
 }
 
+/// Where PVs of a section are searched for; `protocol`: of its kind.
+pub(crate) fn read_network(protocol: Protocol, section: &mut Section<'_>) -> Network {
+    Network {
+        protocol,
+        addresses: section.get::<String>(&ADDRESSES).map(|text| text.value),
+        name_servers: section.get::<String>(&NAME_SERVERS).map(|text| text.value),
+    }
+}
+
 /// A section that this program cannot use, because it has no EPICS libraries, is a mistake.
-fn note_unbuilt(plan: &Plan, section: &mut Section<'_>) {
-    let needs = plan.entries.is_empty() || plan.entries.iter().any(|entry| entry.identity.protocol != Protocol::Fake);
-    if needs && let Err(fault) = library::version() {
-        let what = format!("`kind = \"{}\"` cannot be used in {}", settings::Word::word(plan.protocol), section.title);
+pub(crate) fn note_unbuilt(kind: &str, section: &mut Section<'_>) {
+    if let Err(fault) = library::version() {
+        let what = format!("`kind = \"{kind}\"` cannot be used in {}", section.title);
         section.mistake(section.line, what, format!("{}: {}", fault.what, fault.cause), fault.hint);
     }
 }
@@ -239,12 +253,10 @@ pub(crate) mod tests {
         let entries = entries.iter().map(|entry| Entry::of_json(entry, Protocol::Pva).unwrap());
         Plan {
             name: "pvs".into(),
-            protocol: Protocol::Pva,
+            network: Network::default(),
             entries: entries.collect(),
             queue: 100,
             pipeline: false,
-            addresses: None,
-            name_servers: None,
             repeat: None,
             alarms: true,
             connections: true,

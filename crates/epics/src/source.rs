@@ -48,7 +48,7 @@ impl Source for Epics {
 
     fn command(&mut self, request: &Value) -> Result<Value, Fault> {
         let open = self.open.as_mut().ok_or_else(|| Fault::new("the source has not started", ""))?;
-        open.configure(Change::of_json(request, self.plan.protocol)?)
+        open.configure(Change::of_json(request, self.plan.network.protocol)?)
     }
 
     fn status(&self) -> Value {
@@ -86,7 +86,7 @@ impl Open {
         let state = state::read(&resume.state)?;
         let entries = state.entries(&plan.entries);
         let mut open = Self {
-            links: Links::new(&plan)?,
+            links: Links::new()?,
             is_changed: entries != plan.entries,
             pvs: Pvs::new(resume, state, now),
             plan,
@@ -106,7 +106,7 @@ impl Open {
     fn add(&mut self, entry: Entry) -> Result<(), Fault> {
         let Identity { protocol, pv, .. } = entry.identity.clone();
         let id = self.pvs.add(entry, &self.plan, self.now);
-        if let Err(why) = self.links.add(&self.plan, protocol, id, &pv)? {
+        if let Err(why) = self.links.add(&self.plan.network, protocol, id, &pv, self.plan.queue())? {
             self.pvs.refuse(id, why);
         }
         Ok(())
@@ -122,7 +122,7 @@ impl Open {
             let is_done = self.pvs.look(now, out)?;
             for (pv, id) in std::mem::take(&mut self.pvs.ended) {
                 self.links.remove(Protocol::Pva, id);
-                if let Err(why) = self.links.add(&self.plan, Protocol::Pva, id, &pv)? {
+                if let Err(why) = self.links.add(&self.plan.network, Protocol::Pva, id, &pv, self.plan.queue())? {
                     self.pvs.refuse(id, why);
                 }
             }

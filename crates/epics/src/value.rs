@@ -19,6 +19,19 @@ pub(crate) enum What {
     Squashed,
     /// The server ended the subscription.
     Finished,
+    /// The answer to a write; `text` says why it failed.
+    Written { tag: i32, failed: Option<Failed> },
+}
+
+/// How a write has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failed {
+    /// The server refused it, or the PV cannot take the value.
+    Refused,
+    /// No server has the PV, or the connection was lost.
+    NoServer,
+    /// There was no answer in time.
+    NoAnswer,
 }
 
 /// The form of a value.

@@ -1,4 +1,4 @@
-//! Kinds of sources, of live sinks and of ready-made workers, as an edge declares them.
+//! Kinds of sources, of live sinks, of ready-made workers and of commands, as an edge declares them.
 //!
 //! A kind is one `static` in the crate of its edge. It names its keys and reads its section into a plan; the plan
 //! builds the stage, and answers what checks and reports ask. The program registers the kinds that it knows; no other
@@ -202,6 +202,20 @@ pub trait LivePlan: Any + Debug + Send + Sync {
         Vec::new()
     }
 }
+
+/// A command of an edge at the control socket of a running instrument: the word behind `command`. It concerns the other
+/// system alone, not the stages of the instrument.
+#[derive(Debug)]
+pub struct CommandKind {
+    /// Its word.
+    pub name: &'static str,
+    /// Carries it out, in a thread of its own, with the request and the sources of the instrument. It may wait for the
+    /// other system, for as long as `timeout` of the request says (ns); request and answer are then recorded.
+    pub run: fn(&Value, &NamedSources<'_>) -> Result<Value, Fault>,
+}
+
+/// The plans of sources, with their names.
+pub type NamedSources<'a> = [(&'a str, &'a dyn SourcePlan)];
 
 /// What a plan may load through the program that runs it.
 pub trait Host {

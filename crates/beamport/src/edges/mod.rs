@@ -1,4 +1,5 @@
-//! The kinds of sources and sinks, and the ready-made workers, that this program knows: the one list of them.
+//! The kinds of sources and sinks, the ready-made workers, and the commands of edges that this program knows: the one
+//! list of them.
 
 mod files;
 mod nexus;
@@ -12,7 +13,7 @@ pub use replay::Speed;
 pub use sink::{Around, FileKind, FilePlan, SinkKind, TemplateAnswer, TemplateCheck};
 pub(crate) use sink::{check_name as check_file_name, filled, one_for_all};
 
-use flow::edge::{SourceKind, WorkerKind};
+use flow::edge::{CommandKind, SourceKind, WorkerKind};
 
 /// The kinds that an instrument file may name. A program of its own may know more:
 /// `beamport::run(&Registry::builtin().source(&mine::SOURCE))`.
@@ -21,13 +22,14 @@ pub struct Registry {
     sources: Vec<&'static SourceKind>,
     sinks: Vec<SinkKind>,
     workers: Vec<&'static WorkerKind>,
+    commands: Vec<&'static CommandKind>,
 }
 
 impl Registry {
     /// The kinds that come with beamport.
     #[must_use]
     pub fn builtin() -> Self {
-        let none = Self { sources: Vec::new(), sinks: Vec::new(), workers: Vec::new() };
+        let none = Self { sources: Vec::new(), sinks: Vec::new(), workers: Vec::new(), commands: Vec::new() };
         none.source(&sim::SOURCE)
             .source(&replay::SOURCE)
             .source(&kafka::SOURCE)
@@ -36,6 +38,8 @@ impl Registry {
             .sink(&nexus::SINK)
             .sink(&files::SINK)
             .sink(&kafka::SINK)
+            .sink(&epics::SINK)
+            .command(&epics::PUT)
             .worker(&workers::ATTACH)
             .worker(&workers::COPY)
             .worker(&workers::FILTER)
@@ -71,6 +75,14 @@ impl Registry {
         self
     }
 
+    /// The same with another command at the control socket, in the place of one of the same name.
+    #[must_use]
+    pub fn command(mut self, kind: &'static CommandKind) -> Self {
+        self.commands.retain(|known| known.name != kind.name);
+        self.commands.push(kind);
+        self
+    }
+
     /// Kinds of sources, in the order of the reference page.
     #[must_use]
     pub fn sources(&self) -> &[&'static SourceKind] {
@@ -81,6 +93,12 @@ impl Registry {
     #[must_use]
     pub fn sinks(&self) -> &[SinkKind] {
         &self.sinks
+    }
+
+    /// Commands of edges.
+    #[must_use]
+    pub fn commands(&self) -> &[&'static CommandKind] {
+        &self.commands
     }
 
     /// Ready-made workers, in the order of the reference page.

@@ -36,7 +36,7 @@ pub use worker::{Code, Copied, Numbers, Order, Parameters, WorkerSection};
 
 use crate::edges::{Around, Registry, SinkKind, TemplateAnswer, TemplateCheck};
 use crate::limits;
-use flow::edge::WorkerKind;
+use flow::edge::{CommandKind, WorkerKind};
 use flow::job::Writer;
 pub(crate) use settings::Word;
 use settings::{
@@ -69,6 +69,8 @@ pub struct Instrument {
     pub sinks: Vec<SinkSection>,
     /// Declared runs in the order of the file.
     pub runs: Vec<RunSection>,
+    /// Commands of edges at the control socket.
+    pub commands: Vec<&'static CommandKind>,
     /// What is not taken word for word, such as a key that is ignored.
     pub warnings: Vec<Mistake>,
     shown: Vec<Shown>,
@@ -231,6 +233,7 @@ impl Reader<'_> {
             stages: Vec::new(),
             sinks: Vec::new(),
             runs: Vec::new(),
+            commands: self.registry.commands().to_vec(),
             warnings: Vec::new(),
             shown,
         };

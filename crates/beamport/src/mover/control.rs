@@ -1,14 +1,16 @@
 //! Commands from other terminals: a Unix socket in the data folder, mode 0600, one JSON object a line and one answer.
 //!
-//! Everything that changes a run goes this way, and the mover alone acts on it. Each command becomes a message of the
-//! stream `control`. Limits: a line of 64 KiB, five seconds to say it, 32 clients at once; a client that says nonsense
+//! Everything that changes a run goes this way, and the mover alone acts on it; a command of an edge is carried out by
+//! the thread of its client. Each command becomes a message of the stream `control`. Limits: a line of 64 KiB, five seconds to say it, 32 clients at once; a client that says nonsense
 //! gets an error, and one that says nothing delays no other client. A command whose client hangs up before the command is
 //! carried out is dropped.
 
+use crate::file::Instrument;
 use crate::limits::GLANCE_MAX;
 use crate::peer;
 use ess::control::{ask as ask_within, short_path, unanswered};
 use flow::Fault;
+use flow::edge::{CommandKind, SourcePlan};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -29,10 +31,33 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_secs(15);
 /// The same for a cut-over: code is loaded, and what is under way is finished. It gives up by itself before.
 const CUT_OVER: Duration = Duration::from_secs(600);
+/// The longest time that a command of an edge may wait for the other system.
+const EDGE_MAX: Duration = Duration::from_secs(3600);
 /// How much longer a client waits, for the answer to travel.
 const ANSWER_COMES: Duration = Duration::from_secs(2);
 /// Clients at once, a thread each: people and scripts, not crowds.
 const CLIENTS_MAX: usize = 32;
+
+/// Commands of edges, and the sources that they are given.
+pub(super) struct EdgeCommands {
+    kinds: Vec<&'static CommandKind>,
+    sources: Vec<(String, Arc<dyn SourcePlan>)>,
+}
+
+impl EdgeCommands {
+    pub(super) fn new(instrument: &Instrument) -> Self {
+        let sources = instrument.sources().map(|section| (section.name.clone(), section.plan.clone()));
+        Self { kinds: instrument.commands.clone(), sources: sources.collect() }
+    }
+
+    /// Carries out a request, which may take long; `None` where it is not one of an edge.
+    fn run(&self, request: &Value) -> Option<Result<Value, Fault>> {
+        let kind = self.kinds.iter().find(|kind| request["command"] == kind.name)?;
+        let sources: Vec<(&str, &dyn SourcePlan)> =
+            self.sources.iter().map(|(name, plan)| (name.as_str(), &**plan)).collect();
+        Some((kind.run)(request, &sources))
+    }
+}
 
 /// One command and where its answer goes.
 pub(super) struct Command {
@@ -40,6 +65,8 @@ pub(super) struct Command {
     pub request: Value,
     /// Takes the answer.
     pub answer: Sender<Result<Value, Fault>>,
+    /// The answer, where an edge has carried it out: only to be recorded.
+    pub done: Option<Result<Value, Fault>>,
     caller: UnixStream,
 }
 
@@ -61,7 +88,7 @@ pub(super) struct Control {
 
 impl Control {
     /// Listens in the data folder. Only the holder of the stream `runs` may call it: a socket found there is stale.
-    pub(super) fn listen(folder: &Path) -> Result<Self, Fault> {
+    pub(super) fn listen(folder: &Path, edges: EdgeCommands) -> Result<Self, Fault> {
         let path = folder.join("control.sock");
         let fault = |e: std::io::Error| Fault::io(format!("cannot create control socket `{}`", path.display()), &e);
         // Made where nobody else can come, then moved: at no moment can another user connect to it.
@@ -78,11 +105,11 @@ impl Control {
         let (sender, commands) = channel();
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
-        let clients = Arc::new(AtomicUsize::new(0));
+        let (clients, edges) = (Arc::new(AtomicUsize::new(0)), Arc::new(edges));
         let handle = std::thread::Builder::new().name("control".into()).spawn(move || {
             while !stopped.load(Ordering::Relaxed) {
                 match listener.accept() {
-                    Ok((stream, _)) => welcome(stream, &sender, &clients),
+                    Ok((stream, _)) => welcome(stream, &sender, &edges, &clients),
                     Err(_) => std::thread::sleep(Duration::from_millis(10)),
                 }
             }
@@ -103,7 +130,7 @@ impl Drop for Control {
 }
 
 /// A thread for one client, or a refusal where too many are there.
-fn welcome(stream: UnixStream, sender: &Sender<Command>, clients: &Arc<AtomicUsize>) {
+fn welcome(stream: UnixStream, sender: &Sender<Command>, edges: &Arc<EdgeCommands>, clients: &Arc<AtomicUsize>) {
     if clients.fetch_add(1, Ordering::SeqCst) >= CLIENTS_MAX {
         clients.fetch_sub(1, Ordering::SeqCst);
         let fault = Fault::new("the command was refused", format!("{CLIENTS_MAX} other clients are connected"))
@@ -113,9 +140,9 @@ fn welcome(stream: UnixStream, sender: &Sender<Command>, clients: &Arc<AtomicUsi
         let _ = answer(&stream, &Err(fault));
         return;
     }
-    let (sender, left) = (sender.clone(), clients.clone());
+    let (sender, edges, left) = (sender.clone(), edges.clone(), clients.clone());
     let thread = std::thread::Builder::new().name("control client".into()).spawn(move || {
-        if let Err(e) = serve(&stream, &sender) {
+        if let Err(e) = serve(&stream, &sender, &edges) {
             tracing::debug!("a command was not answered: {e}");
         }
         left.fetch_sub(1, Ordering::SeqCst);
@@ -125,7 +152,7 @@ fn welcome(stream: UnixStream, sender: &Sender<Command>, clients: &Arc<AtomicUsi
     }
 }
 
-fn serve(stream: &UnixStream, sender: &Sender<Command>) -> std::io::Result<()> {
+fn serve(stream: &UnixStream, sender: &Sender<Command>, edges: &EdgeCommands) -> std::io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let Some(line) = command_line(stream)? else { return Ok(()) };
@@ -136,7 +163,8 @@ fn serve(stream: &UnixStream, sender: &Sender<Command>) -> std::io::Result<()> {
             let (answer, answered) = channel();
             let patience = patience(&request);
             let ended = || Fault::new("the command was refused", "the instrument is being shut down");
-            match sender.send(Command { request, answer, caller: stream.try_clone()? }) {
+            let (done, caller) = (edges.run(&request), stream.try_clone()?);
+            match sender.send(Command { request, answer, done, caller }) {
                 Ok(()) => match answered.recv_timeout(patience) {
                     Ok(said) => said,
                     Err(RecvTimeoutError::Timeout) => Err(unanswered(patience)),
@@ -185,9 +213,10 @@ fn command_line(stream: &UnixStream) -> std::io::Result<Option<Result<Vec<u8>, F
     Ok((!line.is_empty()).then_some(Ok(line)))
 }
 
-/// How long the answer to a command may take.
+/// How long the answer to a command may take. A command of an edge names the time that it may wait for the other system.
 fn patience(request: &Value) -> Duration {
-    if request["command"] == "cutover" { CUT_OVER } else { ANSWER }
+    let patience = if request["command"] == "cutover" { CUT_OVER } else { ANSWER };
+    patience + Duration::from_nanos(request["timeout"].as_u64().unwrap_or(0)).min(EDGE_MAX)
 }
 
 fn answer(mut stream: &UnixStream, answer: &Result<Value, Fault>) -> std::io::Result<()> {
@@ -257,7 +286,8 @@ mod tests {
     #[test]
     fn a_command_whose_client_had_gone_was_carried_out() {
         let folder = Folder::new("gone");
-        let control = Control::listen(&folder.0).unwrap();
+        let edges = EdgeCommands { kinds: Vec::new(), sources: Vec::new() };
+        let control = Control::listen(&folder.0, edges).unwrap();
         let gone = ask_within(&folder.0, &json!({"command": "begin", "run": "gone"}), Duration::from_millis(1));
         assert!(gone.is_err());
         let command = control.commands.recv().unwrap();

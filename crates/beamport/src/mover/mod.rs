@@ -29,7 +29,7 @@ pub use workers::Declared;
 
 use crate::file::{Instrument, Stage, Start, WorkerSection, nearest};
 use child::{Children, Key};
-use control::{Command, Control};
+use control::{Command, Control, EdgeCommands};
 use cutover::{Pair, Underway};
 use file_watch::FileWatch;
 use flow::edge::Provenance;
@@ -140,7 +140,7 @@ impl Mover {
         }
         let unknown_outcome = unknown_outcome(&data, &instrument, keeper.runs())?;
         let book = with_room(signals, || Book::open(&data, "control", Keeps::Newest(BOOK_HISTORY_BYTES)))?;
-        let control = with_room(signals, || Control::listen(&folder))?;
+        let control = with_room(signals, || Control::listen(&folder, EdgeCommands::new(&instrument)))?;
         let asked = Asked::default();
         asked.waits.store(instrument.runs.iter().any(|run| run.start.value != Start::Now), Ordering::Relaxed);
         let mut mover = Self {
@@ -477,7 +477,12 @@ impl Mover {
                         .hint("the next `beamport up` resumes unfinished runs"));
                 }
             }
-            while let Ok(command) = self.control.commands.recv_timeout(Duration::ZERO) {
+            while let Ok(mut command) = self.control.commands.recv_timeout(Duration::ZERO) {
+                if let Some(answer) = command.done.take() {
+                    self.record(&command.request, &answer, now);
+                    let _ = command.answer.send(answer);
+                    continue;
+                }
                 if !command.is_wanted() {
                     tracing::info!("dropped a command whose client has hung up: {}", command.request["command"]);
                     continue;
@@ -605,10 +610,16 @@ impl Mover {
                 }))
             }
             other => Err(Fault::new(format!("unknown command `{}`", other.unwrap_or_default()), "")
-                .hint("commands are ask, begin, end, configure, cutover and status")),
+                .hint(format!("commands are {}", self.commands().join(", ")))),
         };
         self.record(request, &answer, now);
         answer
+    }
+
+    /// The words of commands.
+    fn commands(&self) -> Vec<&'static str> {
+        let ours = ["ask", "begin", "configure", "cutover", "end", "status"];
+        ours.into_iter().chain(self.instrument.commands.iter().map(|kind| kind.name)).collect()
     }
 
     /// `{"command": "ask", "source", "request"}`: what the source answers.

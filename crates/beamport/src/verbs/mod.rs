@@ -18,6 +18,7 @@ pub mod ls;
 pub mod make;
 pub mod members;
 pub mod pins;
+pub mod put;
 pub mod replay;
 pub mod table;
 mod through;

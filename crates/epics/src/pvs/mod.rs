@@ -202,6 +202,8 @@ impl Pvs {
             What::Disconnected => ConnectionInfo::Disconnected,
             What::Finished => ConnectionInfo::Finished,
             What::Refused => ConnectionInfo::RemoteError,
+            // A source writes nothing.
+            What::Written { .. } => return Ok(()),
         };
         channel.trouble = match update.what {
             What::Refused => Some(text(update.text).into_owned()),
