@@ -263,7 +263,7 @@ def _scalars() -> dict:
     return {f"S:{code}": SharedPV(nt=NTScalar(code), initial=value) for code, value in values.items()}
 
 
-def image(pixels, dims: list[int], codec: str, identity: int, seconds: int = 1_700_000_001):
+def image(pixels, dims: list[int], codec: str, identity: int, seconds: int = 1_700_000_001, nanos: int = 5):
     """An NTNDArray as areaDetector sends it."""
     from p4p import Value
     from p4p.nt import NTNDArray
@@ -282,7 +282,7 @@ def image(pixels, dims: list[int], codec: str, identity: int, seconds: int = 1_7
         "compressedSize": 7,
         "uncompressedSize": 12,
         "codec.name": codec,
-        "timeStamp": {"secondsPastEpoch": seconds, "nanoseconds": 5, "userTag": 9},
+        "timeStamp": {"secondsPastEpoch": seconds, "nanoseconds": nanos, "userTag": 9},
         "dataTimeStamp": {"secondsPastEpoch": 1700000000, "nanoseconds": 250},
     }
     if codec:
@@ -308,13 +308,16 @@ def _pvs() -> dict:
     )
     kept = {"in": {"x": 1.5, "names": ["a", "bc"]}, "one": ("word", "yes"), "any": 3, "many": [{"n": 1}, {"n": 2}]}
     plain = Type([("value", "ai"), ("note", "s")], id="facility:plain/1.0")
-    table = NTTable([("timestamp", "L"), ("word", "s"), ("x", "d")])
-    rows = [{"timestamp": 11, "word": "a", "x": 0.5}, {"timestamp": 12, "word": "bcd", "x": 1.5}]
+    table = NTTable([("timestamp", "L"), ("word", "s"), ("value", "d")])
+    rows = [{"timestamp": 11, "word": "a", "value": 0.5}, {"timestamp": 12, "word": "bcd", "value": 1.5}]
+    other_table = NTTable([("word", "s"), ("x", "d")])
+    other_rows = [{"word": "a", "x": 0.5}, {"word": "bcd", "x": 1.5}]
     return {
         "T:RAMP": SharedPV(nt=NTScalar("l"), initial=0),
         "T:OTHER_RAMP": SharedPV(nt=NTScalar("l"), initial=0),
         "T:IMAGE": SharedPV(initial=image(None, [], "", 0)),
         "T:TABLE": SharedPV(nt=table, initial=rows),
+        "T:OTHER_TABLE": SharedPV(nt=other_table, initial=other_rows),
         "T:THING": SharedPV(initial=Value(other, kept | {"ok": True})),
         "T:PLAIN": SharedPV(initial=Value(plain, {"value": numpy.array([3, 4], "i4")})),
         "T:ENUM": SharedPV(nt=NTEnum(), initial={"index": 1, "choices": ["off", "on"]}),
@@ -421,6 +424,11 @@ def _do(pvs: dict, line: str) -> None:
     elif words[0] == "image":
         pixels = numpy.arange(6, dtype=words[1])
         pvs["T:IMAGE"].post(image(pixels, [3, 2], words[2] if len(words) > 2 else "", 77))
+    elif words[0] == "pixel":
+        # One image of now with this number, of so many bytes.
+        number, size = map(int, words[1:])
+        pixels = numpy.full(size, number, "u1")
+        pvs["T:IMAGE"].post(image(pixels, [size], "", number, *divmod(time.time_ns(), 10**9)))
     elif words[0] == "pixels":
         # One image after the other, of so many bytes.
         for identity in range(1, int(words[1]) + 1):

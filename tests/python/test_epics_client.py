@@ -192,10 +192,21 @@ def test_a_table_has_its_columns(structures):
         client.add(1, "T:TABLE")
         table = client.values([1])[1]
     assert (table.form, table.type_id) == (bp.TABLE, "epics:nt/NTTable:1.0")
-    timestamp, word, x = table.columns
+    timestamp, word, value = table.columns
     assert (timestamp[0], timestamp[3].dtype, timestamp[3].tolist()) == ("timestamp", "u8", [11, 12])
     assert (word[0], word[3]) == ("word", ["a", "bcd"])
-    assert (x[0], x[3].tolist()) == ("x", [0.5, 1.5])
+    assert (value[0], value[3].tolist()) == ("value", [0.5, 1.5])
+
+
+def test_a_table_without_values_and_times_is_kept_as_it_came(structures):
+    with Client(PVA, structures.settings) as client:
+        client.add(1, "T:OTHER_TABLE")
+        table = client.values([1])[1]
+    assert (table.form, table.type_id, table.columns) == (bp.OTHER, "epics:nt/NTTable:1.0", [])
+    content = table.value.tobytes()
+    # The columns, each with its length and its elements.
+    words, numbers = b"\x02\x01a\x03bcd", b"\x02" + numpy.array([0.5, 1.5]).tobytes()
+    assert words + numbers in content and b"\x04word\x68" in content and b"\x01x\x4b" in content
 
 
 def test_another_structure_keeps_type_and_value_in_the_encoding_of_pvaccess(structures):

@@ -212,8 +212,11 @@ def test_a_put_is_answered_and_recorded(lab, network, servers, protocol):
     servers.append(records(lab, WRITTEN, network))
     names = ["W:AO", "W:LONG", "W:MODE", "W:TEXT", "W:WAVE", "W:LOCKED"]
     lab.write(f'[source.pvs]\nkind = "{protocol}"\npvs = {json.dumps(names)}\n')
-    nobody = lab.run("put", "W:AO", "2", "--data", lab.folder, status=2)
-    assert b"no instrument is running in" in nobody.stderr or b"cannot" in nobody.stderr
+    process, _ = lab.up_ready()
+    lab.interrupt(process)
+    lab.end(process)
+    nobody = lab.run("put", "W:AO", "2", "--data", lab.data, status=2)
+    assert b"no instrument is running in" in nobody.stderr
     process, _ = lab.up_ready()
     until(lambda: shown(lab).get("connected") == len(names), lambda: shown(lab))
     texts = {"W:AO": "-2.5", "W:LONG": "42", "W:MODE": "fast", "W:TEXT": "12", "W:WAVE": "[1.5, 2, 3]"}
@@ -244,10 +247,11 @@ def test_a_put_is_answered_and_recorded(lab, network, servers, protocol):
         said = lab.run("put", name, text, "--data", lab.data, "--timeout", "2 s", status=2).stderr.decode()
         assert why in said and "cannot write `" in said and "hint:" in said, (name, text, said)
     assert newest() == wanted
+    until(lambda: len(puts(lab)) == len(texts) + 10, lambda: puts(lab))
     made = puts(lab)
     assert [request["pv"] for request, _ in made][: len(texts)] == list(texts)
     assert sum(answer.startswith('{"pv":') for _, answer in made) == len(texts) + 1
-    assert sum("cannot write" in answer for _, answer in made) == 9 == len(made) - len(texts) - 1
+    assert sum("cannot write" in answer for _, answer in made) == 9
     # A put that waits keeps nothing from its end.
     waits = lab.popen("put", "NOBODY:HAS:IT", "1", "--data", lab.data, "--timeout", "1 h")
     until(lambda: lab.ask(b'{"command": "status"}\n'), "no answer while a put waits")
@@ -260,7 +264,11 @@ def test_a_put_from_python(tmp_path, network, servers):
     database = tmp_path / "written.db"
     database.write_text(WRITTEN)
     servers.append(ioc(database, network))
-    settings = {"instrument": "lab", "data": str(tmp_path / "data"), "source": {"pvs": {"kind": "pva", "pvs": ["W:AO"]}}}
+    settings = {
+        "instrument": "lab",
+        "data": str(tmp_path / "data"),
+        "source": {"pvs": {"kind": "pva", "pvs": ["W:AO"]}},
+    }
     with beamport.run(settings) as instrument:
         for name, value, wanted in [
             ("W:AO", 4.5, 4.5),
@@ -309,9 +317,9 @@ every = "{every}"
 
 
 def sink_account(lab) -> dict:
-    """The account of the sink."""
+    """The account of the sink; empty before its first commit."""
     rows = beamport.open(lab.data).stages()
-    return next(row for row in rows if (row["stage"], row["stream"]) == ("feedback", "pvs"))
+    return next((row for row in rows if (row["stage"], row["stream"]) == ("feedback", "pvs")), {})
 
 
 def written_back(lab) -> list[float]:
@@ -330,9 +338,8 @@ def test_feedback_writes_the_newest_value_and_counts_the_others(lab, network, se
     lab.interrupt(process)
     lab.end(process, status=None)
     row, stream = sink_account(lab), lab.stream("pvs").all()
-    status = {"skipped.schema", "skipped.newer"}
-    assert set(row["counts"]) <= status and row["counts"]["skipped.newer"] > 10, row
-    assert row["done"] + sum(row["counts"].values()) == len(stream), (row, len(stream))
+    assert set(row["skipped"]) == {"schema", "newer"} and row["skipped"]["newer"] > 10 and not row["aside"], row
+    assert row["done"] + sum(row["skipped"].values()) == len(stream), (row, len(stream))
     back = written_back(lab)[1:]
     # About every third value; each is newer than the one before.
     assert all(after > before for before, after in zip(back, back[1:], strict=False)), back
@@ -346,9 +353,13 @@ def test_feedback_writes_the_newest_value_and_counts_the_others(lab, network, se
 
 
 def newest_state(lab) -> dict:
-    """What the newest commit of the sink says of its PVs."""
-    commits = list(beamport.open(lab.data)["feedback.commits"].read())
-    return json.loads(commits[-1]["state"])["pvs"]
+    """What the newest commit of the sink says of its PVs, by their origins; empty before the first."""
+    try:
+        commits = beamport.open(lab.data)["feedback.commits"]
+    except beamport.Error:
+        return {}
+    states = [json.loads(commit["state"])["pvs"] for commit in commits.read() if commit["state"]]
+    return states[-1] if states else {}
 
 
 def test_feedback_goes_on_after_kills_of_the_ioc_and_of_the_instrument(lab, network, servers, times):
@@ -358,9 +369,13 @@ def test_feedback_goes_on_after_kills_of_the_ioc_and_of_the_instrument(lab, netw
     feedback(lab, counting)
     process, _ = lab.up_ready()
     rounds = times(2, 20)
+
+    def said() -> str:
+        return lab.said(lab.started[-1])[1]
+
     for _ in range(rounds):
         count = len(written_back(lab))
-        until(lambda count=count: len(written_back(lab)) > count + 5, lambda: lab.said(process)[1])
+        until(lambda count=count: len(written_back(lab)) > count + 5, said)
         servers.pop().kill()
 
         def troubles() -> list[str]:
@@ -371,16 +386,16 @@ def test_feedback_goes_on_after_kills_of_the_ioc_and_of_the_instrument(lab, netw
         assert "sink `feedback` cannot write" in top and "puts=" in top, top
         before = max(written_back(lab))
         # Values that came meanwhile are not written one after the other.
-        until(lambda: values(lab)["T:0"][-1]["value"] > before + 15, "the source stopped")
+        until(lambda before=before: values(lab)["T:0"][-1]["value"] > before + 15, "the source stopped")
         servers.append(records(lab, WRITTEN, network))
-        until(lambda before=before: max(written_back(lab)) > before, lambda: lab.said(process)[1])
+        until(lambda before=before: max(written_back(lab)) > before, said)
         behind = [value for value in written_back(lab) if value > before]
         assert behind[0] > before + 10, (before, behind)
         until(lambda: not troubles(), troubles)
         state = newest_state(lab)
         lab.kill(process)
         process, _ = lab.up_ready()
-        until(lambda state=state: newest_state(lab)["T:0"]["puts"] > state["T:0"]["puts"], lambda: lab.said(process)[1])
+        until(lambda state=state: newest_state(lab)["T:0"]["puts"] > state["T:0"]["puts"], said)
     lab.interrupt(process)
     lab.end(process, status=None)
     back = [value for value in written_back(lab) if value != 1]
@@ -395,14 +410,18 @@ def test_a_refused_value_of_feedback_is_set_aside(lab, network, servers):
     feedback(lab, counting)
     lab.file.write_text(lab.file.read_text().replace('"T:0" = "W:AO"', '"T:0" = "W:LOCKED"'))
     process, _ = lab.up_ready()
-    until(lambda: sink_account(lab)["counts"].get("aside.refused", 0) > 3, lambda: lab.said(process)[1])
-    said = json.loads(lab.ask(b'{"command": "status"}\n'))["ok"]
-    assert any("cannot write `pva:W:LOCKED`" in one for one in said["troubles"]), said["troubles"]
-    assert said["running"]["feedback"]["status"]["refused"] > 3
+    until(lambda: sink_account(lab).get("aside", {}).get("refused", 0) > 3, lambda: lab.said(process)[1])
+
+    def status() -> dict:
+        return json.loads(lab.ask(b'{"command": "status"}\n'))["ok"]
+
+    troubles = status()["troubles"]
+    assert any("cannot write `pva:W:LOCKED`" in one for one in troubles), troubles
+    until(lambda: status()["running"]["feedback"]["status"]["refused"] > 3, status)
     lab.interrupt(process)
     lab.end(process, status=None)
     aside = list(beamport.open(lab.data)["feedback.aside"].read())
-    assert {one["reason"] for one in aside} == {"refused"} and len(aside) == sink_account(lab)["counts"]["aside.refused"]
+    assert {one["reason"] for one in aside} == {"refused"} and len(aside) == sink_account(lab)["aside"]["refused"]
 
 
 def test_the_example_of_feedback(lab, network, servers):
@@ -412,11 +431,53 @@ def test_the_example_of_feedback(lab, network, servers):
     lab.write(text.replace("[worker.centre]\n", f'[worker.centre]\npython = "{sys.executable}"\n'))
     process, _ = lab.up_ready()
 
-    def state() -> dict:
-        commits = list(beamport.open(lab.data)["feedback.commits"].read())
-        return json.loads(commits[-1]["state"] or "{}").get("pvs", {}).get("camera", {}) if commits else {}
-
-    until(lambda: state().get("puts", 0) > 5, lambda: lab.said(process)[1])
-    assert 0 < state()["value"] < 127 and state()["error"] is None
+    until(lambda: newest_state(lab).get("camera", {}).get("puts", 0) > 5, lambda: lab.said(process)[1])
+    state = newest_state(lab)["camera"]
+    assert 0 < state["value"] < 127 and state["error"] is None
     lab.interrupt(process)
     lab.end(process, status=None)
+
+
+def test_thousands_of_pvs_come_in_one_request(lab, network):
+    lab.write('[source.pvs]\nkind = "pva"\npvs = []\n')
+    process, _ = lab.up_ready()
+    names = [f"LAB:VERY:LONG:NAME:OF:A:PROCESS:VARIABLE:{number}" for number in range(12_000)]
+    request = {"command": "configure", "source": "pvs", "add": [f"fake:{name}" for name in names]}
+    answer = json.loads(lab.ask(json.dumps(request).encode() + b"\n"))
+    assert answer["ok"]["answer"] == {"added": 12_000, "removed": 0, "pvs": 12_000}
+    until(lambda: shown(lab)["connected"] == 12_000, lambda: shown(lab)["connected"])
+    rows = shown(lab)["streams"]
+    assert [row["pv"] for row in rows] == names and all(row["connected"] for row in rows)
+    command = next(one for one in beamport.open(lab.data)["control"].read() if one["command"] == "configure")
+    recorded = json.loads(command["arguments"])
+    assert recorded["bytes"] > 600_000 and "LAB:VERY:LONG" in recorded["begin"]
+    lab.interrupt(process)
+    lab.end(process)
+
+
+@pytest.mark.parametrize("level", ["memory", "disk"])
+def test_frames_larger_than_the_live_memory_are_stored(lab, network, servers, level):
+    size, live = 5_000_000, "1 MiB"
+    servers.append(structures("all", network))
+    lab.write(f'[source.pvs]\nkind = "pva"\npvs = ["T:IMAGE"]\nlevel = "{level}"\nlive = "{live}"\n[run.first]\n')
+    process, _ = lab.up_ready()
+    until(lambda: shown(lab).get("connected") == 1, lambda: shown(lab))
+    count = 8
+
+    def newest_id() -> int:
+        frames = values(lab, "ad00").get("T:IMAGE")
+        return frames[-1].id if frames else 0
+
+    for number in range(1, count + 1):
+        servers[0].tell(f"pixel {number} {size}")
+        # Of a stream in memory the newest alone may be left.
+        until(lambda number=number: newest_id() == number, lambda: shown(lab))
+    newest = values(lab, "ad00")["T:IMAGE"][-1].array
+    assert newest.shape == (size,) and np.all(newest == count)
+    lab.interrupt(process)
+    report = lab.report(process, status=None)
+    (row,) = (row for row in report["ledger"] if row["account"] == "entry" and row["origin"] == "T:IMAGE")
+    assert row["lost"] == {}, row
+    if level == "disk":
+        assert (row["sent"], row["appended"]) == (count, count), row
+        assert [one.id for one in values(lab, "ad00")["T:IMAGE"]] == list(range(1, count + 1))

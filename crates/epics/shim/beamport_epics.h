@@ -62,9 +62,9 @@ enum {
     BP_SCALAR = 0,
     BP_ARRAY = 1,
     BP_ENUM = 2,    /* the index as BP_I32, one element; `text` is its choice */
-    BP_TABLE = 3,   /* `columns` */
+    BP_TABLE = 3,   /* NTTable with columns `value` and `timestamp` of numbers: `columns` */
     BP_IMAGE = 4,   /* NTNDArray: `value`, `dims`, `attributes`, `unique_id`, `data_seconds` */
-    BP_OTHER = 5    /* another structure or union: `value.data` is the type and the value in PVA's own encoding, LE */
+    BP_OTHER = 5    /* another structure, table or union: `value.data` is the type and the value in PVA's own encoding, LE */
 };
 
 /* Elements of one type. */

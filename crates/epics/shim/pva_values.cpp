@@ -4,6 +4,8 @@
 
 #include <epicsTime.h>
 
+#include "elements.hpp"
+
 using pvxs::shared_array;
 using pvxs::TypeCode;
 using pvxs::Value;
@@ -90,16 +92,6 @@ bool is_enum(const Value &value) {
            value["choices"].type() == TypeCode::StringA;
 }
 
-uint32_t form_of(const Value &update) {
-    const Value value = update["value"];
-    if (!value) return BP_OTHER;
-    if (update.idStartsWith("epics:nt/NTNDArray:") && value.type() == TypeCode::Union) return BP_IMAGE;
-    if (update.idStartsWith("epics:nt/NTTable:") && value.type() == TypeCode::Struct) return BP_TABLE;
-    if (is_enum(value)) return BP_ENUM;
-    if (type_of(value.type()) == BP_NONE) return BP_OTHER;
-    return value.type().isarray() ? BP_ARRAY : BP_SCALAR;
-}
-
 std::shared_ptr<const Extra> table_of(const Value &update) {
     auto table = std::make_shared<Extra>();
     shared_array<const std::string> labels;
@@ -116,6 +108,29 @@ std::shared_ptr<const Extra> table_of(const Value &update) {
     }
     table->finish();
     return table;
+}
+
+// A table of numbers with their times; messages hold no other tables.
+bool is_series(const Value &update) {
+    const std::shared_ptr<const Extra> table = table_of(update);
+    size_t found = 0;
+    for (const Named &column : table->named) {
+        const bool wanted = column.name == "value" || column.name == "timestamp";
+        if (wanted && size_of(column.values.type) != 0) found += 1;
+    }
+    return found == 2;
+}
+
+uint32_t form_of(const Value &update) {
+    const Value value = update["value"];
+    if (!value) return BP_OTHER;
+    if (update.idStartsWith("epics:nt/NTNDArray:") && value.type() == TypeCode::Union) return BP_IMAGE;
+    if (update.idStartsWith("epics:nt/NTTable:") && value.type() == TypeCode::Struct) {
+        return is_series(update) ? BP_TABLE : BP_OTHER;
+    }
+    if (is_enum(value)) return BP_ENUM;
+    if (type_of(value.type()) == BP_NONE) return BP_OTHER;
+    return value.type().isarray() ? BP_ARRAY : BP_SCALAR;
 }
 
 // The structures in an array of structures, without those that are null.

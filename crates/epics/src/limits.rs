@@ -51,8 +51,8 @@ pub(crate) const REPEAT_MIN: std::time::Duration = std::time::Duration::from_sec
 /// Bytes of a message that is kept to be sent again: an array of 8,000 numbers.
 pub(crate) const REPEAT_BYTES_MAX: usize = 64 << 10;
 
-/// Streams in the status.
-pub(crate) const STATUS_STREAMS_MAX: usize = 10_000;
+/// Streams in the status: as many as the ESS forwarder takes, 3 MB.
+pub(crate) const STATUS_STREAMS_MAX: usize = 20_000;
 
 /// PVs that have been disconnected for longest, in the status.
 pub(crate) const STATUS_DISCONNECTED: usize = 10;

@@ -8,15 +8,15 @@ pub(crate) const CONFIG_BYTES_MAX: u64 = 1 << 20;
 /// Longest duration of an option. A job that takes longer to settle is a mistake of units.
 pub(crate) const DURATION_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// Streams of a forwarder: four times those of the largest instrument of ESS.
+/// Streams of a forwarder: four times those of the largest instrument of ESS, and as many as the status of a source has.
 pub(crate) const STREAMS_MAX: usize = 20_000;
 
 /// Bytes of the name of a PV: those that the source takes.
 pub(crate) const CHANNEL_BYTES_MAX: usize = 500;
 
-/// Bytes of a request to the source of a forwarder: those of the control socket, with room for what surrounds it.
+/// Bytes of a request to the source of a forwarder: all streams at once, below the limit of the control socket.
 #[cfg(any(feature = "client", test))]
-pub(crate) const REQUEST_BYTES_MAX: usize = 60 << 10;
+pub(crate) const REQUEST_BYTES_MAX: usize = 16 << 20;
 
 /// How long the forwarder keeps what Kafka has taken, to look at it.
 #[cfg(any(feature = "client", test))]

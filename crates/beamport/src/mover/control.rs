@@ -1,7 +1,7 @@
 //! Commands from other terminals: a Unix socket in the data folder, mode 0600, one JSON object a line and one answer.
 //!
 //! Everything that changes a run goes this way, and the mover alone acts on it; a command of an edge is carried out by
-//! the thread of its client. Each command becomes a message of the stream `control`. Limits: a line of 64 KiB, five seconds to say it, 32 clients at once; a client that says nonsense
+//! the thread of its client. Each command becomes a message of the stream `control`. Limits: a line of 32 MiB, five seconds to say it, 32 clients at once; a client that says nonsense
 //! gets an error, and one that says nothing delays no other client. A command whose client hangs up before the command is
 //! carried out is dropped.
 
@@ -23,8 +23,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// Bytes of a command: metadata of a run is text that people write.
-const COMMAND_BYTES_MAX: u64 = 64 << 10;
+/// Bytes of a command: a list of as many PVs as a source takes. Only the user of the instrument reaches the socket.
+const COMMAND_BYTES_MAX: u64 = 32 << 20;
 /// Time to say a whole command, or to take an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Time for the instrument to answer. A run is answered after its mark, which takes at most 10 s on a slow disk.

@@ -56,6 +56,9 @@ const START: Duration = Duration::from_secs(30);
 /// How long a worker may take to make a change safe, on a slow disk: runs are not looked after meanwhile.
 const CHANGE: Duration = Duration::from_secs(5);
 
+/// Bytes of a command that is recorded whole: the book has room for four such.
+const RECORD_BYTES_MAX: usize = 64 << 10;
+
 /// How long a run waits for what is under way where nobody says: as in the instrument file.
 const SETTLE: Duration = Duration::from_secs(2);
 
@@ -774,7 +777,11 @@ impl Mover {
         if command == "status" {
             return;
         }
-        let arguments = request.to_string();
+        let mut arguments = request.to_string();
+        if arguments.len() > RECORD_BYTES_MAX {
+            let begin: String = arguments.chars().take(RECORD_BYTES_MAX / 4).collect();
+            arguments = json!({"command": command, "bytes": arguments.len(), "begin": begin}).to_string();
+        }
         let answer = match answer {
             Ok(value) => value.to_string(),
             Err(fault) => fault.to_string(),

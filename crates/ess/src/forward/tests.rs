@@ -291,7 +291,7 @@ fn alarms_connections_and_units_of_a_pv_are_sent_once_to_a_topic() {
 /// What a source has after requests.
 fn carried_out(mut has: Entries, requests: &[Value]) -> Entries {
     for request in requests {
-        assert!(request.to_string().len() < 64 << 10);
+        assert!(request.to_string().len() < 32 << 20);
         let identity = |row: &Value| {
             let (protocol, pv) = row["pv"].as_str().unwrap().split_once(':').unwrap();
             let status = json!({"protocol": protocol, "pv": pv, "topic": row["topic"], "schema": row["schema"]});
