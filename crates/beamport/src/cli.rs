@@ -58,9 +58,8 @@ pub enum Verb {
     )]
     Configure(Configure),
     /// Write a value to an EPICS PV through the running instrument, which records it
-    #[command(
-        after_help = "Examples:\n  beamport put LAB:SE:T1:SETPOINT 4.2\n  beamport put ca:LAB:SHUTTER open\n  beamport put LAB:MOT:1.VAL -5 --timeout '2 min'\n  beamport put LAB:CURVE '[1, 2, 3.5]'"
-    )]
+    #[command(after_help = "Examples:\n  beamport put LAB:SE:T1:SETPOINT 4.2\n  beamport put ca:LAB:SHUTTER open\n  \
+                      beamport put LAB:MOT:1.VAL -5 --timeout '2 min'\n  beamport put LAB:CURVE '[1, 2, 3.5]'")]
     Put(Put),
     /// Compare the outputs of a worker and its shadow, by message (status 1 if they differ)
     #[command(
@@ -294,7 +293,7 @@ pub struct Configure {
 /// `beamport put`
 #[derive(Debug, Args)]
 pub struct Put {
-    /// Name of the PV; a prefix `pva:` or `ca:` chooses the protocol, without one it is that of the source that lists it
+    /// Name of the PV; a prefix `pva:` or `ca:` chooses the protocol, otherwise that of the source that lists it
     pub pv: String,
     /// The value, read as the type of the PV asks; name or index of a choice; a list is JSON
     #[arg(allow_hyphen_values = true)]

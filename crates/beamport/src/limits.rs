@@ -75,3 +75,9 @@ pub const CODE_FOLDER_MAX: usize = 10_000;
 pub const FIRST_USER_ID: u32 = 1000;
 /// Shared memory of a container that is not told how much.
 pub const CONTAINER_SHARED_BYTES: u64 = 64 << 20;
+
+/// The longest time that a command of an edge may wait for the other system: motors move for minutes.
+pub(crate) const EDGE_MAX: Duration = Duration::from_secs(3600);
+
+/// Bytes of a command that is recorded whole: the book of commands has room for several such.
+pub(crate) const RECORD_BYTES_MAX: usize = 64 << 10;

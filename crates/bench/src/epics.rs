@@ -1,5 +1,5 @@
-//! `beamport-bench epics`: updates of EPICS into a stream by `beamport up`, beside a bare client of the same library that
-//! takes each update and does nothing with it, one after the other with a server of the same pace.
+//! `beamport-bench epics`: updates of EPICS into a stream by `beamport up`, beside a bare client of the same library
+//! that takes each update and does nothing with it, one after the other with a server of the same pace.
 //!
 //! Rates and processor time count from the moment at which all PVs are connected and still to the last update: a start
 //! is no rate. Processor time is that of the taking program alone, without the server's.

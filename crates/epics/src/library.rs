@@ -289,12 +289,11 @@ const NUMBERS: [DType; 10] = [
     DType::Float32,
     DType::Float64,
 ];
-const TEXT: u32 = 11;
 
 fn kind(raw: u32) -> Kind {
     match raw {
-        1..TEXT => Kind::Number(NUMBERS[raw as usize - 1]),
-        TEXT => Kind::Text,
+        1..=10 => Kind::Number(NUMBERS[raw as usize - 1]),
+        11 => Kind::Text,
         _ => Kind::None,
     }
 }
@@ -303,7 +302,7 @@ fn kind(raw: u32) -> Kind {
 fn number_of(kind: Kind) -> u32 {
     match kind {
         Kind::Number(dtype) => NUMBERS.iter().position(|one| *one == dtype).map_or(0, |at| at as u32 + 1),
-        Kind::Text => TEXT,
+        Kind::Text => 11,
         Kind::None => 0,
     }
 }

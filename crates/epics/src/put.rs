@@ -2,8 +2,8 @@
 //!
 //! `{"command": "put", "pv": "ca:A:B", "value": 1.5, "timeout": 5000000000}` is answered with `{"pv", "seconds"}` once
 //! the server has answered. A text is read as the type of the PV asks. Without a prefix the PV has the protocol of the
-//! source that lists it, or else pvAccess; it is searched for where that source searches, or else where the first source
-//! of its protocol does.
+//! source that lists it, or else pvAccess; it is searched for where that source searches, or else where the first
+//! source of its protocol does.
 
 use crate::entry::{Protocol, read_name};
 use crate::limits::{PUT_PATIENCE, PUT_PATIENCE_MAX};

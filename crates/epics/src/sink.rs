@@ -1,11 +1,11 @@
 //! `[sink.NAME] kind = "pva-put"`: the newest values of streams to PVs, for live feedback.
 //!
-//! Constraints: of each origin only the newest value is kept, and at most one write of its PV is under way; the next one
-//! begins `every` after the last. Nothing waits: answers are updates of the client, which wake the sink.
+//! Constraints: of each origin only the newest value is kept, and at most one write of its PV is under way; the next
+//! one begins `every` after the last. Nothing waits: answers are updates of the client, which wake the sink.
 //!
-//! Accounts: a message whose value was written is done, one that a newer value replaced is `skipped.newer`, one that the
-//! server refused is set aside. A value that waits for longer than [`PUT_HOLD`] is in the state of the sink, and its
-//! message is counted as done: a server that is away does not hold back the stream. The state, in the commits of the
+//! Accounts: a message whose value was written is done, one that a newer value replaced is `skipped.newer`, one that
+//! the server refused is set aside. A value that waits for longer than [`PUT_HOLD`] is in the state of the sink, and
+//! its message is counted as done: a server that is away does not hold back the stream. The state, in the commits of the
 //! sink, is also the record of its writes: `{"pvs": {ORIGIN: {"pv", "puts", "refused", "value", "time", "error",
 //! "next"}}}`, with the newest value that was answered, when, and the bytes of a value that is still to be written.
 //!
@@ -30,8 +30,9 @@ use wire::f144;
 static PVS: Key = required(
     "pvs",
     "table of origins and PVs",
-    "The PV to which the values of an origin are written: `{ centroid_x = \"LAB:FB:X\", centroid_y = \"ca:LAB:FB:Y\" }`. \
-     The prefixes are those of sources; without one it is `pva:`.",
+    "The PV to which the values of an origin are written: \
+     `{ centroid_x = \"LAB:FB:X\", centroid_y = \"ca:LAB:FB:Y\" }`. The prefixes are those of sources; without one it \
+     is `pva:`.",
 );
 static EVERY: Key = key(
     "every",

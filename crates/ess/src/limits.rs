@@ -8,7 +8,7 @@ pub(crate) const CONFIG_BYTES_MAX: u64 = 1 << 20;
 /// Longest duration of an option. A job that takes longer to settle is a mistake of units.
 pub(crate) const DURATION_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// Streams of a forwarder: four times those of the largest instrument of ESS, and as many as the status of a source has.
+/// Streams of a forwarder: four times those of the largest instrument of ESS, and as many as a source reports.
 pub(crate) const STREAMS_MAX: usize = 20_000;
 
 /// Bytes of the name of a PV: those that the source takes.

@@ -25,8 +25,8 @@ pub(crate) const PROPERTIES: [(&str, &str); 7] = [
     ("max.partition.fetch.bytes", "8388608"),
     // After its queue was full a partition is fetched again so soon, ms: 32 MiB are drained in about 30 ms.
     ("fetch.queue.backoff.ms", "5"),
-    // A broker answers the requests of a connection in their order: behind a fetch that waits for messages, the question
-    // where the partitions end waits for so long, ms, and the frontier with it.
+    // A broker answers the requests of a connection in their order: behind a fetch that waits for messages, the
+    // question where the partitions end waits for so long, ms, and the frontier with it.
     ("fetch.wait.max.ms", "50"),
     // A broker that comes back is found within two seconds.
     ("reconnect.backoff.max.ms", "2000"),

@@ -294,7 +294,8 @@ impl Flushes {
     }
 
     /// Time between the end of the last flush and the next one. `hurry`: the source waits for it, or will soon. History
-    /// comes as fast as the stream has room, so that such flushes follow one another; they take at most half of the time.
+    /// comes as fast as the stream has room, so that such flushes follow one another; they take at most half of the
+    /// time.
     fn pause(&self, hurry: bool) -> Duration {
         match hurry {
             true => self.every.min(self.took),

@@ -1,12 +1,12 @@
 //! Commands from other terminals: a Unix socket in the data folder, mode 0600, one JSON object a line and one answer.
 //!
 //! Everything that changes a run goes this way, and the mover alone acts on it; a command of an edge is carried out by
-//! the thread of its client. Each command becomes a message of the stream `control`. Limits: a line of 32 MiB, five seconds to say it, 32 clients at once; a client that says nonsense
-//! gets an error, and one that says nothing delays no other client. A command whose client hangs up before the command is
-//! carried out is dropped.
+//! the thread of its client. Each command becomes a message of the stream `control`. Limits: a line of 32 MiB, five
+//! seconds to say it, 32 clients at once; a client that says nonsense gets an error, and one that says nothing delays
+//! no other client. A command whose client hangs up before the command is carried out is dropped.
 
 use crate::file::Instrument;
-use crate::limits::GLANCE_MAX;
+use crate::limits::{EDGE_MAX, GLANCE_MAX};
 use crate::peer;
 use ess::control::{ask as ask_within, short_path, unanswered};
 use flow::Fault;
@@ -31,8 +31,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_secs(15);
 /// The same for a cut-over: code is loaded, and what is under way is finished. It gives up by itself before.
 const CUT_OVER: Duration = Duration::from_secs(600);
-/// The longest time that a command of an edge may wait for the other system.
-const EDGE_MAX: Duration = Duration::from_secs(3600);
 /// How much longer a client waits, for the answer to travel.
 const ANSWER_COMES: Duration = Duration::from_secs(2);
 /// Clients at once, a thread each: people and scripts, not crowds.
@@ -213,7 +211,7 @@ fn command_line(stream: &UnixStream) -> std::io::Result<Option<Result<Vec<u8>, F
     Ok((!line.is_empty()).then_some(Ok(line)))
 }
 
-/// How long the answer to a command may take. A command of an edge names the time that it may wait for the other system.
+/// How long the answer to a command may take. A command of an edge names the time for the other system.
 fn patience(request: &Value) -> Duration {
     let patience = if request["command"] == "cutover" { CUT_OVER } else { ANSWER };
     patience + Duration::from_nanos(request["timeout"].as_u64().unwrap_or(0)).min(EDGE_MAX)

@@ -28,6 +28,7 @@ pub use through::{Passing, pass};
 pub use workers::Declared;
 
 use crate::file::{Instrument, Stage, Start, WorkerSection, nearest};
+use crate::limits::RECORD_BYTES_MAX;
 use child::{Children, Key};
 use control::{Command, Control, EdgeCommands};
 use cutover::{Pair, Underway};
@@ -55,9 +56,6 @@ const START: Duration = Duration::from_secs(30);
 
 /// How long a worker may take to make a change safe, on a slow disk: runs are not looked after meanwhile.
 const CHANGE: Duration = Duration::from_secs(5);
-
-/// Bytes of a command that is recorded whole: the book has room for four such.
-const RECORD_BYTES_MAX: usize = 64 << 10;
 
 /// How long a run waits for what is under way where nobody says: as in the instrument file.
 const SETTLE: Duration = Duration::from_secs(2);
@@ -127,8 +125,8 @@ pub struct Mover {
 }
 
 impl Mover {
-    /// Opens everything and starts the sources, whose plans are prepared. On a full device it tries again until there is
-    /// room, or until `signals` says to end.
+    /// Opens everything and starts the sources, whose plans are prepared. On a full device it tries again until there
+    /// is room, or until `signals` says to end.
     pub fn start(instrument: Instrument, signals: &AtomicUsize) -> Result<Self, Fault> {
         let folder = instrument.data.value.clone();
         let fault = |e: std::io::Error| Fault::io(format!("cannot create data folder `{}`", folder.display()), &e);
@@ -724,7 +722,7 @@ impl Mover {
             Value::Null => next_name(self.keeper.runs()),
             Value::String(name) if crate::file::is_run_name(name) => name.clone(),
             other => {
-                // The name becomes part of a file name: whoever speaks to the socket obeys the rule of the command line.
+                // The name becomes part of a file name: the socket has the rule of the command line.
                 let cut: String = other.to_string().chars().take(100).collect();
                 return Err(Fault::new(format!("cannot begin run {cut}"), "invalid name")
                     .hint("write up to 64 letters, digits, `_` and `-`"));
