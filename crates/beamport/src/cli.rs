@@ -116,6 +116,9 @@ pub enum Verb {
     /// Report problems of this machine that would affect an instrument
     #[command(after_help = "Examples:\n  beamport doctor\n  beamport doctor amor.toml")]
     Doctor(Doctor),
+    /// Send what the boards of an instrument's UDP sources would send; prints what they did as JSON
+    #[command(after_help = "Examples:\n  beamport boards greta.toml --duration '10 s'")]
+    Boards(Boards),
     /// Run a service in the place of one of ESS
     #[command(after_help = "Examples:\n  beamport ess writer --help")]
     Ess(Ess),
@@ -563,6 +566,16 @@ pub struct Doctor {
     /// Output format.
     #[command(flatten)]
     pub form: Form,
+}
+
+/// `beamport boards`
+#[derive(Debug, Args)]
+pub struct Boards {
+    /// Instrument file; its sources with a table `boards` are simulated
+    pub file: PathBuf,
+    /// How long they send [default: until Ctrl-C]
+    #[arg(long, value_parser = values::length)]
+    pub duration: Option<Duration>,
 }
 
 /// `beamport slot`

@@ -74,6 +74,7 @@ pub fn run(registry: &Registry) -> ExitCode {
         Verb::Replay(asked) => verbs::replay::run(&asked, registry, &mut out, &mut err),
         Verb::Verify(asked) => verbs::verify::run(&asked, &mut out, &mut err),
         Verb::Forget(asked) => verbs::pins::forget(&asked, &mut out, &mut err),
+        Verb::Boards(asked) => verbs::boards::run(&asked, registry, &mut out, &mut err),
         Verb::Doctor(asked) => verbs::doctor::run(&asked, registry, &mut out, &mut err),
         // Answered above.
         Verb::Demo(_) | Verb::Up(_) | Verb::Slot(_) | Verb::Ess(_) => Ok(ExitCode::SUCCESS),

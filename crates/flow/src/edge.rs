@@ -59,6 +59,11 @@ pub trait SourcePlan: Any + Debug + Send + Sync {
         Vec::new()
     }
 
+    /// The receiver whose thread the source shares where its section names none; `None`: it has a thread of its own.
+    fn receiver(&self) -> Option<&'static str> {
+        None
+    }
+
     /// What the messages hold, where the section alone says so.
     fn sends(&self) -> Option<Sends> {
         None

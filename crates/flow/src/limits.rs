@@ -35,11 +35,11 @@ pub(crate) const STATISTICS_PAUSE: i64 = 1_000_000_000;
 /// Numbers of an origin that may come late, counted down from its highest one. Networks and brokers reorder tens of
 /// messages. Which of them are missing fits in 512 bytes for each reason, so every total can say it. A number
 /// further below begins a new life of the origin: its device counts from the beginning again.
-pub(crate) const REORDER_WINDOW: u64 = 4096;
+pub const REORDER_WINDOW: u64 = 4096;
 
 /// Lives of one origin. A device that restarts each hour has them for six weeks; after that its numbers that fall are
 /// duplicates, so that numbers in no order do not fill the origin table.
-pub(crate) const LIVES_MAX: usize = 1000;
+pub const LIVES_MAX: usize = 1000;
 
 /// Reasons of loss of one origin, words of its source: one byte says which, and sources have a handful. The words
 /// beyond are counted as `lost.other`.

@@ -55,6 +55,7 @@ pub mod bprn;
 pub mod bpst;
 pub mod bptk;
 pub mod da00;
+pub mod datagram;
 pub mod df12;
 pub mod ep00;
 pub mod ep01;

@@ -23,3 +23,9 @@ pub const VISITS_PER_BYTE_MAX: u64 = 16;
 
 /// Values of an array shown by `to_json` before it is abbreviated: a line of a terminal.
 pub const JSON_VALUES_MAX: usize = 8;
+
+/// Bytes of the header of a datagram: a cache line.
+pub const HEADER_BYTES: usize = 64;
+
+/// Bytes of that header that its checksum covers: those before it.
+pub const HEADER_CHECKED_BYTES: usize = 44;

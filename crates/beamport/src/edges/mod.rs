@@ -35,6 +35,7 @@ impl Registry {
             .source(&kafka::SOURCE)
             .source(&epics::PVA)
             .source(&epics::CA)
+            .source(&udp::SOURCE)
             .sink(&nexus::SINK)
             .sink(&files::SINK)
             .sink(&kafka::SINK)

@@ -75,7 +75,7 @@ pub static RECEIVER: Key = key(
     "receiver",
     "name",
     "",
-    "Sources with the same name here share one thread: for many sources with low rates. Each step takes at most 1 ms. Default: its own thread.",
+    "Sources with the same name here share one thread: for many sources with low rates. Each step takes at most 1 ms. Default: its own thread; sources `udp` share one.",
 );
 
 /// `[merge] kind`

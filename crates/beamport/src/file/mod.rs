@@ -490,8 +490,9 @@ pub fn reference(registry: &Registry) -> String {
             page.extend(registry.sinks().iter().map(|kind| table(&sink_title(kind.name()), kind.keys())));
         }
     }
-    page.extend(registry.sources().iter().filter_map(|kind| kind.more).map(|more| (more.reference)()));
-    page
+    let more: Vec<String> =
+        registry.sources().iter().filter_map(|kind| kind.more).map(|more| (more.reference)()).collect();
+    page + &more.join("\n")
 }
 
 /// The tables of `docs/reference/workers.md`: one for each ready-made worker.

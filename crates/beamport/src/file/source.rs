@@ -52,6 +52,7 @@ pub(super) fn read(name: &str, section: &mut Section<'_>, registry: &Registry) -
     let kind = kind?.name;
     let shown = section.end();
     let plan = plan?;
+    let receiver = receiver.or_else(|| Some(Setting::by_default(plan.receiver()?.to_owned())));
     Some(SourceSection {
         name: name.to_owned(),
         line: section.line,

@@ -5,6 +5,7 @@
 
 pub mod append;
 pub mod begin_end;
+pub mod boards;
 pub mod cat;
 mod cat_file;
 pub mod check;

@@ -1,0 +1,33 @@
+//! Random numbers that a seed repeats.
+
+/// splitmix64 (Steele, Lea, Flood 2014).
+#[derive(Clone, Debug)]
+pub(super) struct Dice(u64);
+
+impl Dice {
+    /// Of a seed, for one of many uses of it.
+    pub(super) fn new(seed: u64, number: u64) -> Self {
+        let mut dice = Self(seed);
+        dice.0 = dice.word() ^ number;
+        dice
+    }
+
+    /// The next 64 bits.
+    pub(super) fn word(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number in `0..below`.
+    pub(super) fn below(&mut self, below: u64) -> u64 {
+        ((u128::from(self.word()) * u128::from(below)) >> 64) as u64
+    }
+
+    /// True with this probability.
+    pub(super) fn chance(&mut self, share: f64) -> bool {
+        ((self.word() >> 11) as f64) < share * (1_u64 << 53) as f64
+    }
+}

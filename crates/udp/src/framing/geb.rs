@@ -1,0 +1,79 @@
+//! The framing `geb` of GRETINA and GRETA: units one behind the other, each of a header of 16 bytes (type, i32; bytes
+//! of the payload, i32; timestamp in ticks of 10 ns, i64; little endian) and its payload.
+//!
+//! A message is a unit with its header, so that a file is its messages one behind the other. Units have no numbers.
+
+use super::{Cut, Framing, Number, Read, Stamp, damaged};
+use crate::limits::GEB_HEADER;
+use store::SchemaId;
+
+/// Schema id of a unit.
+const UNIT: SchemaId = SchemaId(*b"geb0");
+
+/// The framing.
+pub(crate) struct Geb;
+
+impl Framing for Geb {
+    fn cut(&mut self, datagram: &[u8], cuts: &mut Vec<Cut>) -> Read {
+        let mut at = 0;
+        while at < datagram.len() {
+            let unit = unit(&datagram[at..]);
+            let Some((length, ticks)) = unit else {
+                cuts.clear();
+                return damaged("length");
+            };
+            let stamp = Stamp::Ticks(ticks);
+            cuts.push(Cut { number: Number::Arrival, stamp, schema: UNIT, payload: at..at + length });
+            at += length;
+        }
+        if cuts.is_empty() { damaged("length") } else { Read::Whole }
+    }
+}
+
+/// Bytes of the first unit, and its timestamp.
+fn unit(bytes: &[u8]) -> Option<(usize, u64)> {
+    let (head, _) = bytes.split_first_chunk::<GEB_HEADER>()?;
+    let payload = i32::from_le_bytes([head[4], head[5], head[6], head[7]]);
+    let length = GEB_HEADER.checked_add(usize::try_from(payload).ok()?)?;
+    let ticks = u64::from_le_bytes(*head.last_chunk()?);
+    (length <= bytes.len()).then_some((length, ticks))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use testkit::Dice;
+
+    fn unit_of(kind: i32, ticks: i64, payload: &[u8]) -> Vec<u8> {
+        let head = [kind.to_le_bytes(), (payload.len() as i32).to_le_bytes()].concat();
+        [head.as_slice(), &ticks.to_le_bytes(), payload].concat()
+    }
+
+    #[test]
+    fn each_unit_is_a_message_with_its_header() {
+        let bytes = [unit_of(1, 7, b"abc"), unit_of(0x2b, 8, b""), unit_of(3, 9, &[5; 464])].concat();
+        let mut cuts = Vec::new();
+        assert_eq!(Geb.cut(&bytes, &mut cuts), Read::Whole);
+        let parts: Vec<_> = cuts.iter().map(|cut| (cut.payload.clone(), cut.stamp)).collect();
+        let ticks = Stamp::Ticks;
+        assert_eq!(parts, [(0..19, ticks(7)), (19..35, ticks(8)), (35..515, ticks(9))]);
+    }
+
+    #[test]
+    fn units_that_do_not_fill_a_datagram_are_refused() {
+        let bytes = [unit_of(1, 7, b"abc"), unit_of(3, 9, b"de")].concat();
+        for length in (0..bytes.len()).filter(|length| *length != 19) {
+            let mut cuts = Vec::new();
+            assert_eq!((Geb.cut(&bytes[..length], &mut cuts), cuts.len()), (damaged("length"), 0), "{length}");
+        }
+        let mut dice = Dice::new(1);
+        for _ in 0..50_000 {
+            let mut bytes = unit_of(1, 7, &vec![0; dice.below(60) as usize]);
+            let at = dice.below(bytes.len() as u64) as usize;
+            bytes[at] = dice.word() as u8;
+            let mut cuts = Vec::new();
+            Geb.cut(&bytes, &mut cuts);
+            assert!(cuts.iter().all(|cut| cut.payload.end <= bytes.len()));
+        }
+    }
+}

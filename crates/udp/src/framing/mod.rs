@@ -1,0 +1,76 @@
+//! Framings: how a datagram becomes messages.
+//!
+//! Failure behaviour: any bytes may come; they are cut or refused with a word, and nothing panics.
+
+mod beamport;
+mod geb;
+mod raw;
+
+pub(crate) use beamport::Beamport;
+pub(crate) use geb::Geb;
+pub(crate) use raw::Raw;
+
+use std::ops::Range;
+use store::SchemaId;
+
+/// A time that a board gives a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stamp {
+    /// ns since 1970 UTC.
+    Epoch(i64),
+    /// Ticks of the board.
+    Ticks(u64),
+    /// None: the time of arrival.
+    Arrival,
+}
+
+/// Where a message gets its number from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Number {
+    /// The board. `mark`: by which the same datagram is recognised when it comes again.
+    Board {
+        /// The number.
+        number: u64,
+        /// A checksum of what is around it.
+        mark: u32,
+    },
+    /// The receiver counts: what was sent is not known.
+    Arrival,
+}
+
+/// A message in a datagram.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cut {
+    pub(crate) number: Number,
+    pub(crate) stamp: Stamp,
+    pub(crate) schema: SchemaId,
+    /// Its bytes in the datagram.
+    pub(crate) payload: Range<usize>,
+}
+
+/// What a datagram is, beside the messages in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Read {
+    /// Nothing else.
+    Whole,
+    /// It says the number of the next message.
+    Next(u64, Stamp),
+    /// It is refused for this reason; `is_damaged`: it may have been a message.
+    Refused {
+        /// One word.
+        reason: &'static str,
+        /// A checksum or a length is wrong.
+        is_damaged: bool,
+    },
+}
+
+/// It is refused and may have been a message.
+const fn damaged(reason: &'static str) -> Read {
+    Read::Refused { reason, is_damaged: true }
+}
+
+/// A framing of one source.
+pub(crate) trait Framing: Send {
+    /// Adds the messages in a datagram to `cuts`, which is empty.
+    fn cut(&mut self, datagram: &[u8], cuts: &mut Vec<Cut>) -> Read;
+}

@@ -1,0 +1,21 @@
+//! Detectors that send UDP, as sources: `kind = "udp"`; and simulated boards that send what a detector would.
+//!
+//! Constraints: no thread of its own. While data come, a source is stepped by the time, so that each system call takes
+//! many datagrams; otherwise its socket wakes it. A datagram is copied once, into stream memory. Nothing is allocated
+//! and no lock is taken for a message.
+//!
+//! Failure behaviour: a board cannot wait. What the kernel delivers is stored or counted; what it does not deliver is
+//! counted with its cause, from the numbers of the board (`numbers.rs`). Bytes that are no datagram of a board are
+//! counted as `refused.REASON`.
+
+mod boards;
+mod framing;
+mod limits;
+mod network;
+mod numbers;
+mod section;
+mod socket;
+mod source;
+
+pub use boards::send;
+pub use section::{Plan, SOURCE};

@@ -1,0 +1,75 @@
+//! Every bound of this crate, each with its reason.
+
+use std::time::Duration;
+
+/// Numbers of a board by which a datagram that comes twice is recognised: at 20,000 messages a second, three seconds.
+pub(crate) const NUMBERS: usize = 65_536;
+
+/// Numbers that the account of a stream takes late.
+pub(crate) const WINDOW: u64 = flow::limits::REORDER_WINDOW;
+
+/// Lives of one board, as of every origin. The messages of later ones are refused: a sender whose numbers have no order
+/// must not fill the table of origins.
+pub(crate) const LIVES_MAX: u32 = flow::limits::LIVES_MAX as u32;
+
+/// Bytes of the largest datagram: 65,535 less the header of IP and UDP, and room to see that one is larger.
+pub(crate) const DATAGRAM_BYTES: usize = 65_536;
+
+/// Datagrams of one `recvmmsg`: the call costs 0.6 us, and their bytes fit in the cache of a core.
+pub(crate) const BATCH: usize = 32;
+
+/// Datagrams after which a step ends: at 1 to 5 us each it takes less than a millisecond, so that a source can share
+/// its thread.
+pub(crate) const STEP_DATAGRAMS: usize = 128;
+
+/// Holes are filed, and the counter of the kernel is read, at most so often, ns: each time is a commit in the book of
+/// the stream.
+pub(crate) const FILE_PAUSE: i64 = 50_000_000;
+
+/// Pause of a source to which nothing comes, ns; a datagram wakes it. 120 of them then cost nothing.
+pub(crate) const IDLE_PAUSE: i64 = 1_000_000_000;
+
+/// Size of the socket's buffer that is asked for: 50 ms of a detector of 20,000 messages of 8.8 kB a second.
+pub(crate) const BUFFER: &str = "8 MiB";
+
+/// Sizes of the socket's buffer that can be asked for, bytes.
+pub(crate) const BUFFER_MAX: u64 = 1 << 30;
+
+/// Payload of simulated boards, bytes: what a datagram holds beside the header.
+pub(crate) const PAYLOAD_BYTES_MAX: u64 = 65_507 - wire::limits::HEADER_BYTES as u64;
+
+/// Messages of a simulated board a second, at most.
+pub(crate) const RATE_MAX: f64 = 1e7;
+
+/// Datagrams that a simulated board holds back at once.
+pub(crate) const DEPTH_MAX: i64 = 100_000;
+
+/// Bytes of the name of a network interface, with a zero at its end (`IFNAMSIZ`).
+pub(crate) const INTERFACE_BYTES: usize = 16;
+
+/// Different random payloads of a simulated board: more would be made in vain.
+pub(crate) const POOL: usize = 64;
+
+/// Bytes of an `ev44` of a simulated board beside its events.
+pub(crate) const EVENTS_FRAME: usize = 120;
+
+/// Pause of simulated boards that are ahead of their time.
+pub(crate) const NAP: Duration = Duration::from_micros(200);
+
+/// Between two signs of life of a simulated board.
+pub(crate) const BEAT: Duration = Duration::from_secs(1);
+
+/// How often a simulated board says its end, because each of these datagrams may be lost.
+pub(crate) const ENDS: u32 = 3;
+
+/// Pause between two of them.
+pub(crate) const END_PAUSE: Duration = Duration::from_millis(20);
+
+/// Bytes of a header that checksums cover, with the checksum itself.
+pub(crate) const COVERED: usize = wire::limits::HEADER_CHECKED_BYTES + 4;
+
+/// Ticks of GRETINA and GRETA, ns.
+pub(crate) const GEB_TICK: i64 = 10;
+
+/// Bytes of a header of a unit of GRETINA and GRETA.
+pub(crate) const GEB_HEADER: usize = 16;

@@ -1,0 +1,208 @@
+//! `[source.NAME] kind = "udp"`: the keys, and the plan that they make.
+
+use crate::boards::{self, Boards};
+use crate::limits::{BUFFER, BUFFER_MAX, GEB_TICK, INTERFACE_BYTES};
+use crate::network::Network;
+use crate::source::Udp;
+use flow::edge::{MoreKeys, SourceKind, SourcePlan};
+use flow::{Fault, Source};
+use serde_json::{Map, Value as Json};
+use settings::units::{Refused, Size, Time};
+use settings::{Key, Section, Setting, Word, key, required};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+use store::SchemaId;
+
+static LISTEN: Key = required("listen", "IP address and port", "Where datagrams arrive: one port for each board.");
+static FRAMING: Key =
+    required("framing", "`beamport`, `geb` or `raw`", "How a datagram is read: [framings](udp.md#framings).");
+static SCHEMA: Key = key("schema", "four letters or digits", "raw0", "Schema id of the messages of framing `raw`.");
+static ALLOW: Key = key(
+    "allow",
+    "list of networks",
+    "",
+    "Who may send, like `[\"10.1.0.0/16\"]`. Datagrams of others are counted as `refused.sender`. Default: everybody.",
+);
+static REORDER: Key = key(
+    "reorder",
+    "duration",
+    "50 ms",
+    "How long datagrams may be late. After this time missing numbers are counted as lost.",
+);
+static DRAIN: Key = key(
+    "drain",
+    "duration, at least 10 us",
+    "200 us",
+    "While data come, the socket is read at this interval, many datagrams at once.",
+);
+static BUFFER_SIZE: Key = key(
+    "buffer",
+    "size",
+    BUFFER,
+    "Size of the socket's buffer, which holds datagrams until they are read. If the kernel gives less, `up` warns and \
+     prints the setting to raise.",
+);
+static GRO: Key = key(
+    "gro",
+    "true or false",
+    "false",
+    "The kernel passes several datagrams at once, if they have the same size: less time for each, but `lost.kernel` is \
+     then a lower bound, the rest is `lost.network`.",
+);
+static INTERFACE: Key =
+    key("interface", "name", "", "The network interface that datagrams are taken from. Default: any.");
+static TICK: Key =
+    key("tick", "duration", "", "Unit of timestamps that are not ns since 1970 UTC. Default of framing `geb`: 10 ns.");
+static ZERO: Key = key("zero", "time", "1970-01-01T00:00:00Z", "The time at which such timestamps are 0.");
+static BOARDS: Key = key(
+    "boards",
+    "table",
+    "",
+    "What `beamport boards` sends in the place of the board: [simulated boards](#simulated-boards).",
+);
+
+/// The kind `udp`.
+pub static SOURCE: SourceKind = SourceKind {
+    name: "udp",
+    about: "A board that sends UDP datagrams: [UDP](udp.md).",
+    keys: &[
+        &LISTEN,
+        &FRAMING,
+        &SCHEMA,
+        &ALLOW,
+        &INTERFACE,
+        &REORDER,
+        &DRAIN,
+        &BUFFER_SIZE,
+        &GRO,
+        &TICK,
+        &ZERO,
+        &BOARDS,
+    ],
+    read,
+    more: Some(&MoreKeys { reference: boards::reference, owner: |_| None }),
+};
+
+/// How datagrams are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum FramingWord {
+    /// A header of 64 bytes and a payload.
+    #[default]
+    Beamport,
+    /// Units of GRETINA and GRETA.
+    Geb,
+    /// A datagram is a message.
+    Raw,
+}
+
+impl Word for FramingWord {
+    const ALL: &'static [(&'static str, Self)] =
+        &[("beamport", Self::Beamport), ("geb", Self::Geb), ("raw", Self::Raw)];
+}
+
+/// What a section says.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Name of the source, and of the origin of its messages.
+    pub(crate) name: String,
+    pub(crate) listen: SocketAddr,
+    pub(crate) framing: FramingWord,
+    /// Of the messages of framing `raw`.
+    pub(crate) schema: SchemaId,
+    /// Networks of the senders; none: everybody may send.
+    pub(crate) allow: Vec<Network>,
+    /// ns
+    pub(crate) reorder: i64,
+    /// ns
+    pub(crate) drain: i64,
+    /// Bytes of the socket's buffer.
+    pub(crate) buffer: u64,
+    /// The kernel may pass several datagrams at once.
+    pub(crate) gro: bool,
+    /// Name of a network interface.
+    pub(crate) interface: Option<String>,
+    /// ns
+    pub(crate) tick: Option<i64>,
+    /// ns since 1970 UTC
+    pub(crate) zero: i64,
+    pub(crate) boards: Option<Boards>,
+}
+
+impl SourcePlan for Plan {
+    fn build(&self) -> Result<Box<dyn Source>, Fault> {
+        Ok(Box::new(Udp::new(self.clone())))
+    }
+
+    fn receiver(&self) -> Option<&'static str> {
+        // Hundreds of ports do not need hundreds of threads.
+        Some("udp")
+    }
+}
+
+/// Reads a section.
+fn read(name: &str, section: &mut Section<'_>) -> Option<Arc<dyn SourcePlan>> {
+    let listen: Option<Setting<String>> = section.get(&LISTEN);
+    let address = listen.as_ref().and_then(|listen| listen.parse::<SocketAddr>().ok());
+    let framing = section.get::<FramingWord>(&FRAMING).map_or(FramingWord::Beamport, |framing| framing.value);
+    let schema: Setting<String> = section.need(&SCHEMA);
+    let schema_id = <[u8; 4]>::try_from(schema.as_bytes()).ok().filter(|id| id.iter().all(u8::is_ascii_alphanumeric));
+    if schema_id.is_none() {
+        section.refuse(&SCHEMA, Refused::new("it is no schema id", "write four letters or digits, like `\"raw0\"`"));
+    }
+    if listen.is_some() && address.is_none_or(|address| address.port() == 0) {
+        let hint = "write it like `\"127.0.0.1:9001\"` or `\"0.0.0.0:9001\"`";
+        section.refuse(&LISTEN, Refused::new("it is not an IP address with a port", hint));
+    }
+    let allowed: Option<Setting<Vec<String>>> = section.get(&ALLOW);
+    let mut allow = Vec::new();
+    for text in allowed.map(|allowed| allowed.value).unwrap_or_default() {
+        match text.parse() {
+            Ok(network) => allow.push(network),
+            Err(refused) => section.refuse(&ALLOW, refused),
+        }
+    }
+    let reorder = section.need::<Duration>(&REORDER);
+    let drain = section.need::<Duration>(&DRAIN);
+    if drain.value < Duration::from_micros(10) {
+        section.refuse(&DRAIN, Refused::new("it is too short", "write at least `\"10 us\"`"));
+    }
+    let buffer = section.need::<Size>(&BUFFER_SIZE);
+    if buffer.value.0 > BUFFER_MAX {
+        section.refuse(&BUFFER_SIZE, Refused::new("it is too large", "write at most `\"1 GiB\"`"));
+    }
+    let gro = section.need::<bool>(&GRO);
+    let interface: Option<Setting<String>> = section.get(&INTERFACE);
+    if interface.as_ref().is_some_and(|name| name.len() >= INTERFACE_BYTES) {
+        section.refuse(&INTERFACE, Refused::new("it is too long", "`ip link` lists the interfaces"));
+    }
+    let tick: Option<Setting<Duration>> = section.get(&TICK);
+    if tick.as_ref().is_some_and(|tick| tick.is_zero()) {
+        section.refuse(&TICK, Refused::new("it is 0", "write a duration, like `\"10 ns\"`"));
+    }
+    let zero = section.need::<Time>(&ZERO);
+    let given: Option<Setting<Map<String, Json>>> = section.get(&BOARDS);
+    let boards = given.and_then(|_| {
+        section.table(BOARDS.name, |table| {
+            let boards = Boards::read(table);
+            table.end();
+            boards
+        })
+    });
+    let nanoseconds = |duration: Duration| i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
+    Some(Arc::new(Plan {
+        name: name.to_owned(),
+        listen: address.unwrap_or_else(|| (Ipv4Addr::LOCALHOST, 0).into()),
+        framing,
+        schema: SchemaId(schema_id.unwrap_or_default()),
+        allow,
+        reorder: nanoseconds(reorder.value),
+        drain: nanoseconds(drain.value),
+        buffer: buffer.value.0,
+        gro: gro.value,
+        interface: interface.map(|interface| interface.value),
+        tick: tick.map(|tick| nanoseconds(tick.value)).or((framing == FramingWord::Geb).then_some(GEB_TICK)),
+        zero: zero.value.0,
+        boards,
+    }))
+}

@@ -1,0 +1,279 @@
+//! The sockets: many datagrams a system call, to and fro. All `unsafe` of the crate is here.
+
+use crate::limits::{BATCH, DATAGRAM_BYTES};
+use libc::{c_int, c_uint, c_void, iovec, mmsghdr, sockaddr_storage, socklen_t};
+use std::io::{Error, ErrorKind, Result};
+use std::mem::{size_of, zeroed};
+use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
+use std::os::fd::AsRawFd as _;
+
+/// Room for one control message with a number.
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+struct Control([u8; 32]);
+
+/// Bytes that datagrams are received into.
+pub(crate) struct Batch {
+    bytes: Vec<u8>,
+    lengths: [usize; BATCH],
+    senders: [Option<IpAddr>; BATCH],
+    /// Sizes of the datagrams that were passed at once; 0: it is one.
+    pieces: [usize; BATCH],
+}
+
+impl Batch {
+    /// An empty batch: 2 MiB, of which only the pages are used that datagrams fill.
+    pub(crate) fn new() -> Self {
+        Self { bytes: vec![0; BATCH * DATAGRAM_BYTES], lengths: [0; BATCH], senders: [None; BATCH], pieces: [0; BATCH] }
+    }
+
+    /// The datagrams that were received in this place: one, or several of the same sender.
+    pub(crate) fn datagrams(&self, at: usize) -> impl Iterator<Item = &[u8]> {
+        let first = at * DATAGRAM_BYTES;
+        let bytes = &self.bytes[first..first + self.lengths[at]];
+        let piece = if self.pieces[at] > 0 { self.pieces[at] } else { bytes.len().max(1) };
+        // An empty datagram is one too.
+        let empty = bytes.is_empty().then_some(bytes);
+        empty.into_iter().chain(bytes.chunks(piece))
+    }
+
+    /// Whether the socket may have more than this number of datagrams.
+    pub(crate) fn was_full(&self, count: usize) -> bool {
+        count == self.lengths.len()
+    }
+
+    /// Who sent it, where that was asked.
+    pub(crate) fn sender(&self, at: usize) -> Option<IpAddr> {
+        self.senders[at]
+    }
+
+    /// Takes what the socket has, without waiting; how many places that fills. Who sent the datagrams is asked only if
+    /// `names_senders`, their size only if `has_pieces`.
+    pub(crate) fn receive(&mut self, socket: &UdpSocket, names_senders: bool, has_pieces: bool) -> Result<usize> {
+        let mut parts = self
+            .bytes
+            .chunks_exact_mut(DATAGRAM_BYTES)
+            .map(|slot| iovec { iov_base: slot.as_mut_ptr().cast(), iov_len: slot.len() });
+        let mut parts: [iovec; BATCH] =
+            std::array::from_fn(|_| parts.next().unwrap_or(iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }));
+        // SAFETY: zero bytes are a valid address of no family.
+        let mut senders: [sockaddr_storage; BATCH] = unsafe { zeroed() };
+        let mut controls = [Control([0; 32]); BATCH];
+        // SAFETY: zero bytes are a valid header without buffers.
+        let mut headers: [mmsghdr; BATCH] = unsafe { zeroed() };
+        if has_pieces {
+            for (header, control) in headers.iter_mut().zip(&mut controls) {
+                header.msg_hdr.msg_control = control.0.as_mut_ptr().cast();
+                header.msg_hdr.msg_controllen = control.0.len();
+            }
+        }
+        for ((header, part), sender) in headers.iter_mut().zip(&mut parts).zip(&mut senders) {
+            header.msg_hdr.msg_iov = part;
+            header.msg_hdr.msg_iovlen = 1;
+            if names_senders {
+                header.msg_hdr.msg_name = std::ptr::from_mut(sender).cast();
+                header.msg_hdr.msg_namelen = size_of::<sockaddr_storage>() as socklen_t;
+            }
+        }
+        // SAFETY: the headers name buffers and addresses that live until the call returns, with their sizes.
+        let count = unsafe {
+            let (headers, none) = (headers.as_mut_ptr(), std::ptr::null_mut());
+            libc::recvmmsg(socket.as_raw_fd(), headers, BATCH as c_uint, libc::MSG_DONTWAIT, none)
+        };
+        let Ok(count) = usize::try_from(count) else {
+            let error = Error::last_os_error();
+            return match error.kind() {
+                ErrorKind::WouldBlock | ErrorKind::Interrupted => Ok(0),
+                // What the network says about datagrams that were sent from here.
+                ErrorKind::ConnectionRefused | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => Ok(0),
+                _ => Err(error),
+            };
+        };
+        for at in 0..count {
+            self.lengths[at] = (headers[at].msg_len as usize).min(DATAGRAM_BYTES);
+            self.senders[at] = address_of(&senders[at]);
+            self.pieces[at] = if has_pieces { piece_of(&headers[at].msg_hdr) } else { 0 };
+        }
+        Ok(count)
+    }
+}
+
+/// The size of the datagrams that were passed at once; 0: it is one.
+fn piece_of(header: &libc::msghdr) -> usize {
+    // SAFETY: the kernel has filled the header and the control messages that it points to, and both live.
+    unsafe {
+        let control = libc::CMSG_FIRSTHDR(header);
+        if control.is_null() || (*control).cmsg_level != libc::SOL_UDP || (*control).cmsg_type != libc::UDP_GRO {
+            return 0;
+        }
+        usize::try_from(libc::CMSG_DATA(control).cast::<c_int>().read_unaligned()).unwrap_or(0)
+    }
+}
+
+fn address_of(storage: &sockaddr_storage) -> Option<IpAddr> {
+    match c_int::from(storage.ss_family) {
+        libc::AF_INET => {
+            // SAFETY: of this family the storage holds such an address, and is larger and aligned for it.
+            let address = unsafe { &*std::ptr::from_ref(storage).cast::<libc::sockaddr_in>() };
+            Some(IpAddr::from(address.sin_addr.s_addr.to_ne_bytes()))
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above.
+            let address = unsafe { &*std::ptr::from_ref(storage).cast::<libc::sockaddr_in6>() };
+            Some(IpAddr::from(address.sin6_addr.s6_addr).to_canonical())
+        }
+        _ => None,
+    }
+}
+
+/// A socket that receives without waiting, from one network interface where one is named; `gro`: several datagrams at
+/// once.
+pub(crate) fn listen(address: SocketAddr, interface: Option<&str>, gro: bool) -> Result<UdpSocket> {
+    let socket = UdpSocket::bind(address)?;
+    socket.set_nonblocking(true)?;
+    if let Some(name) = interface {
+        set(&socket, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, name.as_bytes())?;
+    }
+    if gro {
+        set(&socket, libc::SOL_UDP, libc::UDP_GRO, &[1 as c_int])?;
+    }
+    Ok(socket)
+}
+
+/// Asks for a buffer of this many bytes; the answer is how large it is. The kernel counts its own bookkeeping in.
+pub(crate) fn set_buffer(socket: &UdpSocket, bytes: u64) -> Result<u64> {
+    let asked = c_int::try_from(bytes).unwrap_or(c_int::MAX);
+    set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &[asked])?;
+    let mut got: c_int = 0;
+    get(socket, libc::SO_RCVBUF, std::slice::from_mut(&mut got))?;
+    // It answers with twice what it was asked for: half is for its bookkeeping.
+    if got / 2 < asked && set(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &[asked]).is_ok() {
+        get(socket, libc::SO_RCVBUF, std::slice::from_mut(&mut got))?;
+    }
+    Ok(u64::try_from(got / 2).unwrap_or(0))
+}
+
+/// Datagrams that the kernel has dropped at this socket because its buffer was full, modulo 2^32.
+pub(crate) fn drops(socket: &UdpSocket) -> Result<u32> {
+    // The last of these figures is `SK_MEMINFO_DROPS`.
+    let mut figures = [0u32; 9];
+    get(socket, libc::SO_MEMINFO, &mut figures)?;
+    Ok(figures[8])
+}
+
+fn set<T: Copy>(socket: &UdpSocket, level: c_int, option: c_int, value: &[T]) -> Result<()> {
+    let length = size_of_val(value) as socklen_t;
+    // SAFETY: the kernel reads the value, which lives until the call returns and has this length.
+    let answer =
+        unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, value.as_ptr().cast::<c_void>(), length) };
+    if answer < 0 { Err(Error::last_os_error()) } else { Ok(()) }
+}
+
+fn get<T: Copy>(socket: &UdpSocket, option: c_int, values: &mut [T]) -> Result<()> {
+    let mut length = size_of_val(values) as socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes, of numbers for which any bits are valid.
+    let answer = unsafe {
+        let values = values.as_mut_ptr().cast::<c_void>();
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, values, &raw mut length)
+    };
+    if answer < 0 { Err(Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Datagrams to be sent in one call: each a head and a payload, and where it goes.
+pub(crate) struct Outbox<'a> {
+    parts: Vec<[iovec; 2]>,
+    targets: Vec<Target>,
+    _bytes: std::marker::PhantomData<&'a [u8]>,
+}
+
+impl<'a> Outbox<'a> {
+    /// Without datagrams.
+    pub(crate) fn new() -> Self {
+        Self { parts: Vec::with_capacity(BATCH), targets: Vec::with_capacity(BATCH), _bytes: std::marker::PhantomData }
+    }
+
+    /// Adds a datagram.
+    pub(crate) fn add(&mut self, head: &'a [u8], payload: &'a [u8], target: Target) {
+        let part = |bytes: &[u8]| iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+        self.parts.push([part(head), part(payload)]);
+        self.targets.push(target);
+    }
+
+    /// Sends all of them, and waits while the socket has no room.
+    pub(crate) fn send(&mut self, socket: &UdpSocket) -> Result<()> {
+        // SAFETY: zero bytes are a valid header without buffers.
+        let mut headers: [mmsghdr; BATCH] = unsafe { zeroed() };
+        for ((header, parts), target) in headers.iter_mut().zip(&mut self.parts).zip(&mut self.targets) {
+            header.msg_hdr.msg_iov = parts.as_mut_ptr();
+            header.msg_hdr.msg_iovlen = parts.len();
+            header.msg_hdr.msg_name = (&raw mut target.storage).cast();
+            header.msg_hdr.msg_namelen = target.length;
+        }
+        let (mut sent, all) = (0, self.parts.len().min(BATCH));
+        while sent < all {
+            // SAFETY: the headers name buffers and addresses that live until the call returns; the kernel only reads.
+            let count = unsafe {
+                libc::sendmmsg(socket.as_raw_fd(), headers.as_mut_ptr().add(sent), (all - sent) as c_uint, 0)
+            };
+            match usize::try_from(count) {
+                Ok(count) => sent += count,
+                Err(_) => {
+                    let error = Error::last_os_error();
+                    if error.kind() != ErrorKind::Interrupted {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+        self.parts.clear();
+        self.targets.clear();
+        Ok(())
+    }
+}
+
+/// An address as the kernel takes it.
+#[derive(Clone, Copy)]
+pub(crate) struct Target {
+    storage: sockaddr_storage,
+    length: socklen_t,
+}
+
+impl From<SocketAddr> for Target {
+    fn from(address: SocketAddr) -> Self {
+        // SAFETY: zero bytes are a valid address of no family.
+        let mut storage: sockaddr_storage = unsafe { zeroed() };
+        let place = &raw mut storage;
+        let length = match address {
+            SocketAddr::V4(address) => {
+                // SAFETY: the storage is larger than such an address and aligned for it.
+                unsafe { place.cast::<libc::sockaddr_in>().write(v4(&address)) };
+                size_of::<libc::sockaddr_in>()
+            }
+            SocketAddr::V6(address) => {
+                // SAFETY: as above.
+                unsafe { place.cast::<libc::sockaddr_in6>().write(v6(&address)) };
+                size_of::<libc::sockaddr_in6>()
+            }
+        };
+        Self { storage, length: length as socklen_t }
+    }
+}
+
+fn v4(address: &SocketAddrV4) -> libc::sockaddr_in {
+    libc::sockaddr_in {
+        sin_family: libc::AF_INET as libc::sa_family_t,
+        sin_port: address.port().to_be(),
+        sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(address.ip().octets()) },
+        sin_zero: [0; 8],
+    }
+}
+
+fn v6(address: &SocketAddrV6) -> libc::sockaddr_in6 {
+    libc::sockaddr_in6 {
+        sin6_family: libc::AF_INET6 as libc::sa_family_t,
+        sin6_port: address.port().to_be(),
+        sin6_flowinfo: address.flowinfo(),
+        sin6_addr: libc::in6_addr { s6_addr: address.ip().octets() },
+        sin6_scope_id: address.scope_id(),
+    }
+}

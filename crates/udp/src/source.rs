@@ -1,0 +1,328 @@
+//! The source: takes the datagrams of a port, and makes messages of them.
+
+use crate::framing::{Beamport, Cut, Framing, Geb, Number, Raw, Read, Stamp};
+use crate::limits::{FILE_PAUSE, IDLE_PAUSE, LIVES_MAX, STEP_DATAGRAMS};
+use crate::numbers::{Lost, Numbers, Sign};
+use crate::section::{FramingWord, Plan};
+use crate::socket::{self, Batch};
+use flow::{Fault, Outlet, Pushed, Resume, Source, Step};
+use serde_json::{Value, json};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::net::UdpSocket;
+use std::os::fd::{AsRawFd as _, RawFd};
+use store::Meta;
+
+thread_local! {
+    /// Sources of one thread use it in turns.
+    static BATCH: RefCell<Batch> = RefCell::new(Batch::new());
+}
+
+/// A source of kind `udp`.
+pub(crate) struct Udp {
+    plan: Plan,
+    open: Option<Open>,
+}
+
+impl Udp {
+    pub(crate) fn new(plan: Plan) -> Self {
+        Self { plan, open: None }
+    }
+}
+
+impl Source for Udp {
+    fn start(&mut self, now: i64, resume: &Resume) -> Result<(), Fault> {
+        self.open = Some(Open::start(&self.plan, now, resume)?);
+        Ok(())
+    }
+
+    fn step(&mut self, now: i64, out: &mut dyn Outlet) -> Result<Step, Fault> {
+        let plan = &self.plan;
+        self.open.as_mut().map_or(Ok(Step::Ended), |open| open.step(plan, now, out))
+    }
+
+    fn trouble(&self) -> Option<Fault> {
+        self.open.as_ref().and_then(|open| open.trouble.clone())
+    }
+
+    fn status(&self) -> Value {
+        self.open.as_ref().map_or(Value::Null, |open| open.books.status())
+    }
+
+    fn descriptor(&self) -> Option<RawFd> {
+        // While data come, the time alone wakes it: many datagrams are then read at once.
+        self.open.as_ref().filter(|open| open.is_idle).map(|open| open.socket.as_raw_fd())
+    }
+}
+
+/// What there is after a start.
+struct Open {
+    socket: UdpSocket,
+    counter: Counter,
+    books: Books,
+    trouble: Option<Fault>,
+    framing: Box<dyn Framing>,
+    /// Messages of one datagram.
+    cuts: Vec<Cut>,
+    /// The last look found nothing.
+    is_idle: bool,
+}
+
+/// The counter of the kernel.
+struct Counter {
+    known: u32,
+    /// When it was read, ns.
+    read: i64,
+}
+
+impl Counter {
+    /// Adds what the kernel has dropped since the last look.
+    fn read(&mut self, socket: &UdpSocket, now: i64, books: &mut Books) {
+        // It cannot fail on a socket of ours; then drops are counted as lost in the network.
+        if let Ok(drops) = socket::drops(socket) {
+            books.numbers.drop_in_kernel(u64::from(drops.wrapping_sub(self.known)));
+            self.known = drops;
+        }
+        self.read = now;
+    }
+}
+
+/// What is known of the messages of the board.
+struct Books {
+    name: String,
+    numbers: Numbers,
+    /// From 1.
+    life: u32,
+    /// The origin of this life in the stream.
+    row: Option<u32>,
+    /// Numbers that are lost and not in the account yet: empty between two messages.
+    lost: Vec<Lost>,
+    datagrams: u64,
+    bytes: u64,
+    counts: BTreeMap<&'static str, u64>,
+}
+
+impl Open {
+    fn start(plan: &Plan, now: i64, resume: &Resume) -> Result<Self, Fault> {
+        let cannot = |error: std::io::Error| {
+            let fault = Fault::io(format!("source `{}` cannot listen at {}", plan.name, plan.listen), &error);
+            match error.kind() {
+                std::io::ErrorKind::AddrInUse => {
+                    fault.hint("each source needs a port of its own; `ss -ulpn` lists them")
+                }
+                std::io::ErrorKind::AddrNotAvailable => fault.hint("`ip address` lists the addresses of this machine"),
+                _ => fault,
+            }
+        };
+        let socket = socket::listen(plan.listen, plan.interface.as_deref(), plan.gro).map_err(cannot)?;
+        let got = socket::set_buffer(&socket, plan.buffer).map_err(cannot)?;
+        let trouble = (got < plan.buffer).then(|| {
+            let what = format!("source `{}` has a socket buffer of {got} bytes, not {}", plan.name, plan.buffer);
+            Fault::new(what, "the kernel allows no larger one")
+                .hint(format!("sysctl -w net.core.rmem_max={}", plan.buffer))
+        });
+        let known = resume.origins.iter().find(|origin| origin.name == plan.name);
+        let (next, time) = known.map_or((None, now), |known| (Some(known.next_seq), known.last_time));
+        let books = Books {
+            name: plan.name.clone(),
+            numbers: Numbers::new(next, time, plan.reorder),
+            life: known.map_or(1, |known| known.life),
+            row: None,
+            lost: Vec::new(),
+            datagrams: 0,
+            bytes: 0,
+            counts: BTreeMap::new(),
+        };
+        let counter = Counter { known: socket::drops(&socket).map_err(cannot)?, read: now };
+        let framing: Box<dyn Framing> = match plan.framing {
+            FramingWord::Beamport => Box::new(Beamport),
+            FramingWord::Geb => Box::new(Geb),
+            FramingWord::Raw => Box::new(Raw(plan.schema)),
+        };
+        Ok(Self { socket, counter, books, trouble, framing, cuts: Vec::new(), is_idle: false })
+    }
+
+    fn step(&mut self, plan: &Plan, now: i64, out: &mut dyn Outlet) -> Result<Step, Fault> {
+        let taken = BATCH.with_borrow_mut(|batch| self.receive(batch, plan, now, out))?;
+        let since = now.saturating_sub(self.counter.read);
+        // The clock of the machine may have been set.
+        if !(0..FILE_PAUSE).contains(&since) {
+            self.counter.read(&self.socket, now, &mut self.books);
+            self.books.numbers.file(now, taken < STEP_DATAGRAMS, &mut self.books.lost);
+            self.books.file(out)?;
+        }
+        self.is_idle = taken == 0;
+        if taken >= STEP_DATAGRAMS {
+            return Ok(Step::Again);
+        }
+        let pause = match (self.is_idle, self.books.numbers.due()) {
+            (false, _) => plan.drain,
+            (true, Some(due)) => due.saturating_sub(now).clamp(FILE_PAUSE, IDLE_PAUSE),
+            (true, None) => IDLE_PAUSE,
+        };
+        Ok(Step::At(now.saturating_add(pause)))
+    }
+
+    /// Takes what the socket has; how many datagrams.
+    fn receive(&mut self, batch: &mut Batch, plan: &Plan, now: i64, out: &mut dyn Outlet) -> Result<usize, Fault> {
+        let mut taken = 0;
+        while taken < STEP_DATAGRAMS {
+            let cannot = |error| Fault::io(format!("cannot read from {}", plan.listen), &error);
+            let count = batch.receive(&self.socket, !plan.allow.is_empty(), plan.gro).map_err(cannot)?;
+            for at in 0..count {
+                let may_send = |sender| plan.allow.iter().any(|network| network.has(sender));
+                if !plan.allow.is_empty() && !batch.sender(at).is_some_and(may_send) {
+                    self.books.refuse("sender", out)?;
+                    taken += 1;
+                    continue;
+                }
+                for datagram in batch.datagrams(at) {
+                    self.take(datagram, plan, now, out)?;
+                    taken += 1;
+                }
+            }
+            if !batch.was_full(count) {
+                break;
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Takes a datagram.
+    fn take(&mut self, datagram: &[u8], plan: &Plan, now: i64, out: &mut dyn Outlet) -> Result<(), Fault> {
+        let books = &mut self.books;
+        books.datagrams += 1;
+        books.bytes += datagram.len() as u64;
+        let mut cuts = std::mem::take(&mut self.cuts);
+        cuts.clear();
+        match self.framing.cut(datagram, &mut cuts) {
+            Read::Whole => {}
+            Read::Refused { reason, is_damaged } => {
+                if is_damaged {
+                    books.numbers.damage();
+                }
+                books.refuse(reason, out)?;
+            }
+            Read::Next(number, stamp) => match time_of(stamp, plan, now) {
+                None => books.refuse("time", out)?,
+                Some(time) => {
+                    if books.numbers.announce(number, time, now) == Sign::Restart && books.restart(out)? {
+                        books.numbers.announce(number, time, now);
+                    }
+                }
+            },
+        }
+        for cut in &cuts {
+            self.message(cut, &datagram[cut.payload.clone()], plan, now, out)?;
+        }
+        self.cuts = cuts;
+        Ok(())
+    }
+
+    /// Appends a message, if it is one.
+    fn message(&mut self, cut: &Cut, payload: &[u8], plan: &Plan, now: i64, out: &mut dyn Outlet) -> Result<(), Fault> {
+        let books = &mut self.books;
+        let Some(time) = time_of(cut.stamp, plan, now) else { return books.refuse("time", out) };
+        let number = match cut.number {
+            Number::Arrival => books.numbers.count(),
+            Number::Board { number, mark } => {
+                let mut sign = books.numbers.take(number, mark, time, now);
+                if sign == Sign::Restart {
+                    if !books.restart(out)? {
+                        return books.refuse("restart", out);
+                    }
+                    sign = books.numbers.take(number, mark, time, now);
+                }
+                match sign {
+                    Sign::Duplicate => return books.refuse("duplicate", out),
+                    Sign::Late | Sign::Restart => return books.refuse("late", out),
+                    Sign::New => number,
+                }
+            }
+        };
+        if books.numbers.closes() {
+            self.counter.read(&self.socket, now, books);
+            books.numbers.close(&mut books.lost);
+            books.file(out)?;
+        }
+        let origin = books.row(out)?;
+        let meta = Meta { source_time: time, origin, origin_seq: number, schema: cut.schema, flags: 0 };
+        if out.push(&meta, payload)? == Pushed::Full {
+            // The board does not wait: the next datagram would be lost in its place.
+            out.missing(origin, number..=number, time..=time, "full")?;
+            books.count("full", 1);
+        }
+        Ok(())
+    }
+}
+
+impl Books {
+    /// The row of the origin.
+    fn row(&mut self, out: &mut dyn Outlet) -> Result<u32, Fault> {
+        if let Some(row) = self.row {
+            return Ok(row);
+        }
+        let row = match self.life {
+            1 => out.origin(&self.name)?,
+            life => out.origin(&format!("{}#{life}", self.name))?,
+        };
+        Ok(*self.row.insert(row))
+    }
+
+    /// Begins another life, whose numbers have another origin. False if there were too many.
+    fn restart(&mut self, out: &mut dyn Outlet) -> Result<bool, Fault> {
+        if self.life >= LIVES_MAX {
+            return Ok(false);
+        }
+        // Nothing of the ended life comes any more.
+        self.numbers.file(i64::MAX, false, &mut self.lost);
+        self.file(out)?;
+        self.numbers.restart();
+        (self.life, self.row) = (self.life + 1, None);
+        self.count("restarts", 1);
+        Ok(true)
+    }
+
+    /// Puts lost numbers into the account.
+    fn file(&mut self, out: &mut dyn Outlet) -> Result<(), Fault> {
+        if self.lost.is_empty() {
+            return Ok(());
+        }
+        let row = self.row(out)?;
+        for Lost { numbers, times: (from, to), cause } in std::mem::take(&mut self.lost) {
+            self.count(cause.word(), numbers.end - numbers.start);
+            out.missing(row, numbers.start..=numbers.end - 1, from.min(to)..=from.max(to), cause.word())?;
+        }
+        Ok(())
+    }
+
+    /// Counts a datagram that becomes no message.
+    fn refuse(&mut self, reason: &'static str, out: &mut dyn Outlet) -> Result<(), Fault> {
+        let row = self.row(out)?;
+        self.count(reason, 1);
+        out.count(row, &format!("refused.{reason}"), 1)
+    }
+
+    fn count(&mut self, word: &'static str, n: u64) {
+        let count = self.counts.entry(word).or_default();
+        *count = count.saturating_add(n);
+    }
+
+    fn status(&self) -> Value {
+        let mut status = json!({"datagrams": self.datagrams, "bytes": self.bytes, "next": self.numbers.next()});
+        if let Some(status) = status.as_object_mut() {
+            status.extend(self.counts.iter().map(|(word, n)| ((*word).to_owned(), json!(n))));
+        }
+        status
+    }
+}
+
+/// The source time of a stamp, ns since 1970 UTC; `None` where it is outside of what can be stored, or the unit of
+/// ticks is unknown.
+fn time_of(stamp: Stamp, plan: &Plan, now: i64) -> Option<i64> {
+    match stamp {
+        Stamp::Epoch(time) => Some(time),
+        Stamp::Ticks(ticks) => plan.zero.checked_add(plan.tick?.checked_mul(i64::try_from(ticks).ok()?)?),
+        Stamp::Arrival => Some(now),
+    }
+}

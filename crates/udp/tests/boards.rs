@@ -1,0 +1,271 @@
+//! Simulated boards and the source, over real sockets: the ledger of the stream is what the boards did.
+#![allow(missing_docs)]
+
+use flow::edge::SourcePlan;
+use flow::{Data, Intake, IntakeOptions, Step, ledger};
+use serde_json::{Value, json};
+use std::any::Any;
+use std::net::{SocketAddr, UdpSocket};
+use std::ops::Range;
+use std::os::fd::AsRawFd as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use store::{Options, crc32c};
+use wire::datagram::{Flag, Header, Type};
+
+/// A guard against hanging: nothing here takes ten seconds.
+const GUARD: Duration = Duration::from_secs(120);
+
+fn now() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    i64::try_from(since.as_nanos()).unwrap()
+}
+
+/// A source of a port of its own, with boards, and its stream in a folder that is removed at the end.
+struct Lab {
+    data: Data,
+    plan: Arc<dyn SourcePlan>,
+    address: SocketAddr,
+}
+
+/// A datagram of a board, with a payload if it is data.
+fn datagram(kind: Type, number: u64) -> Vec<u8> {
+    let payload = if kind == Type::Data { number.to_le_bytes().to_vec() } else { Vec::new() };
+    let header = Header {
+        kind,
+        flags: Flag::Epoch as u32,
+        timestamp: now() as u64,
+        sequence: number,
+        payload_bytes: payload.len() as u32,
+        payload_crc: crc32c(&payload),
+        schema: *b"test",
+        ..Header::default()
+    };
+    [header.to_bytes(crc32c).as_slice(), &payload].concat()
+}
+
+impl Lab {
+    fn new(boards: &Value) -> Self {
+        Self::with(&json!({"boards": boards}))
+    }
+
+    /// A source with these keys.
+    fn with(keys: &Value) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("beamport-udp-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let folder: PathBuf = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let mut section = json!({"listen": address.to_string(), "framing": "beamport"});
+        let keys = keys.as_object().unwrap().clone();
+        section.as_object_mut().unwrap().extend(keys);
+        let read = |section: &mut settings::Section<'_>| (beamport_udp::SOURCE.read)("d001", section);
+        let plan = settings::read_json(&section, read).unwrap_or_else(|mistakes| panic!("{mistakes:#?}"));
+        Self { data: Data::on_disk(folder), plan, address }
+    }
+
+    fn start(&self) -> Intake {
+        let options = IntakeOptions { stream: Options::memory(64 << 20), ahead_max: i64::MAX };
+        Intake::start(&self.data, "d001", self.plan.build().unwrap(), &options, now()).unwrap()
+    }
+
+    /// What the boards did.
+    fn send(&self, duration: Duration) -> Value {
+        let plan: &beamport_udp::Plan = (&*self.plan as &dyn Any).downcast_ref().unwrap();
+        beamport_udp::send(&[plan], Some(duration), &|| false).unwrap()
+    }
+
+    fn send_bytes(&self, datagram: &[u8]) {
+        UdpSocket::bind("127.0.0.1:0").unwrap().send_to(datagram, self.address).unwrap();
+    }
+
+    /// Source times and payloads of all messages.
+    fn messages(&self) -> Vec<(i64, Vec<u8>)> {
+        let mut reader = self.data.reader_early("d001").unwrap();
+        let batch = reader.read(1000).unwrap();
+        batch.iter().map(|message| (message.entry.source_time, message.payload.to_vec())).collect()
+    }
+
+    /// Messages of a board with these numbers.
+    fn send_numbers(&self, numbers: Range<u64>) {
+        numbers.for_each(|number| self.send_bytes(&datagram(Type::Data, number)));
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        for name in self.data.streams(true).unwrap_or_default() {
+            let _ = store::remove(&self.data.media, &self.data.stream(&name));
+        }
+        let _ = std::fs::remove_dir_all(&self.data.folder);
+    }
+}
+
+/// Steps until something is so.
+fn run(intake: &mut Intake, mut is_so: impl FnMut(&mut Intake) -> bool) {
+    let until = Instant::now() + GUARD;
+    while !is_so(intake) {
+        assert!(Instant::now() < until, "it hangs: {}", intake.status());
+        if intake.step(now()).unwrap() != Step::Again {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+}
+
+/// Runs a source until the boards have ended and the reorder time is over; its account.
+fn account_of(lab: &Lab, intake: &mut Intake, sent: u64) -> Vec<ledger::Entry> {
+    run(intake, |intake| intake.status()["next"] == sent);
+    let end = Instant::now() + Duration::from_millis(200);
+    run(intake, |_| Instant::now() > end);
+    intake.stop(now()).unwrap();
+    ledger::entries(&lab.data, "d001").unwrap().0
+}
+
+fn sum(counts: &std::collections::BTreeMap<String, u64>) -> u64 {
+    counts.values().sum()
+}
+
+#[test]
+fn the_ledger_is_what_the_boards_did() {
+    // All of it fits in the buffer of the socket, so that the kernel drops nothing however slow this test is.
+    let boards = json!({"rate": 25000, "size": "100 B", "loss": 0.02, "duplicate": 0.05, "reorder": 0.05, "depth": 40,
+                        "corrupt": 0.01, "seed": 7});
+    let lab = Lab::new(&boards);
+    let mut intake = lab.start();
+    let truth = lab.send(Duration::from_millis(200));
+    let count = |name: &str| truth["boards"]["d001"][name].as_u64().unwrap();
+    assert!(["lost", "duplicate", "reordered", "corrupt"].iter().all(|name| count(name) > 20), "{truth}");
+    let accounts = account_of(&lab, &mut intake, 5000);
+    let [account] = accounts.as_slice() else { panic!("{accounts:#?}") };
+    assert!(account.closed && account.origin == "d001", "{account:#?}");
+    assert_eq!((account.sent, account.duplicate), (count("sent"), 0));
+    assert_eq!(account.appended, count("sent") - count("lost") - count("corrupt"));
+    let lost = [("damaged", count("corrupt")), ("network", count("lost"))].map(|(word, n)| (word.to_owned(), n));
+    assert_eq!(account.lost, lost.into());
+    assert_eq!(account.refused["duplicate"], count("duplicate"));
+    assert_eq!(sum(&account.refused), count("duplicate") + count("corrupt"));
+}
+
+#[test]
+fn a_board_that_restarts_is_another_origin() {
+    let lab = Lab::new(&json!({"rate": 10000, "size": "10 B"}));
+    let mut intake = lab.start();
+    for _ in 0..3 {
+        lab.send(Duration::from_millis(30));
+        run(&mut intake, |intake| intake.status()["next"] == 300);
+    }
+    let accounts = account_of(&lab, &mut intake, 300);
+    let all: Vec<_> =
+        accounts.iter().map(|one| (one.origin.as_str(), one.sent, one.appended, sum(&one.lost))).collect();
+    assert_eq!(all, [("d001", 300, 300, 0), ("d001#2", 300, 300, 0), ("d001#3", 300, 300, 0)]);
+}
+
+#[test]
+fn what_the_kernel_drops_is_counted_as_that() {
+    let lab = Lab::new(&json!({"rate": 100000, "size": "1000 B"}));
+    let mut intake = lab.start();
+    // Nobody reads meanwhile: 50 MB do not fit.
+    let truth = lab.send(Duration::from_millis(500));
+    run(&mut intake, |intake| intake.status()["next"].as_u64().is_some_and(|next| next > 100));
+    lab.send_bytes(&datagram(Type::End, 50_000));
+    let accounts = account_of(&lab, &mut intake, 50_000);
+    let [account] = accounts.as_slice() else { panic!("{accounts:#?}") };
+    assert_eq!(account.sent, truth["sent"].as_u64().unwrap());
+    assert!(account.lost["kernel"] > 10_000, "{account:#?}");
+    assert_eq!(account.lost["kernel"], account.sent - account.appended, "{account:#?}");
+}
+
+#[test]
+fn numbers_that_came_while_no_receiver_ran_are_absent() {
+    let lab = Lab::new(&json!({"rate": 1}));
+    let mut intake = lab.start();
+    lab.send_numbers(0..10);
+    run(&mut intake, |intake| intake.status()["next"] == 10);
+    intake.stop(now()).unwrap();
+    drop(intake);
+    lab.send_numbers(10..15);
+    let mut intake = lab.start();
+    lab.send_numbers(15..17);
+    lab.send_numbers(18..20);
+    let accounts = account_of(&lab, &mut intake, 20);
+    let [account] = accounts.as_slice() else { panic!("{accounts:#?}") };
+    assert_eq!((account.sent, account.appended, account.closed), (20, 14, true));
+    assert_eq!(account.lost, [("absent".to_owned(), 5), ("network".to_owned(), 1)].into());
+}
+
+#[test]
+fn a_board_that_restarts_while_no_receiver_runs_is_another_origin() {
+    let lab = Lab::new(&json!({"rate": 1}));
+    let mut intake = lab.start();
+    lab.send_numbers(0..100);
+    run(&mut intake, |intake| intake.status()["next"] == 100);
+    intake.stop(now()).unwrap();
+    drop(intake);
+    let mut intake = lab.start();
+    lab.send_numbers(3..5);
+    let accounts = account_of(&lab, &mut intake, 5);
+    let all: Vec<_> = accounts.iter().map(|one| (one.origin.as_str(), one.sent, one.appended)).collect();
+    assert_eq!(all, [("d001", 100, 100), ("d001#2", 2, 2)]);
+}
+
+#[test]
+fn foreign_datagrams_are_counted_and_change_nothing() {
+    let lab = Lab::new(&json!({"rate": 1}));
+    let mut intake = lab.start();
+    lab.send_numbers(0..5);
+    for bytes in [b"".as_slice(), b"hello", &[0; 64], &[255; 3000]] {
+        lab.send_bytes(bytes);
+    }
+    lab.send_numbers(5..6);
+    let accounts = account_of(&lab, &mut intake, 6);
+    let [account] = accounts.as_slice() else { panic!("{accounts:#?}") };
+    assert_eq!((account.sent, account.appended, sum(&account.lost)), (6, 6, 0));
+    assert_eq!(account.refused, [("length".to_owned(), 2), ("magic".to_owned(), 2)].into());
+}
+
+#[test]
+fn datagrams_that_the_kernel_passes_at_once_are_messages_of_their_own() {
+    let lab = Lab::with(&json!({"gro": true, "boards": {"rate": 1}}));
+    let mut intake = lab.start();
+    // One send of four datagrams of the same size, and a shorter one.
+    let all: Vec<u8> = (0..4).flat_map(|number| datagram(Type::Data, number)).chain(datagram(Type::Beat, 4)).collect();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let size = i32::try_from(datagram(Type::Data, 0).len()).unwrap();
+    // SAFETY: the value lives until the call returns, and has this length.
+    let set =
+        unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, (&raw const size).cast(), 4) };
+    assert_eq!(set, 0);
+    socket.send_to(&all, lab.address).unwrap();
+    let accounts = account_of(&lab, &mut intake, 4);
+    let [account] = accounts.as_slice() else { panic!("{accounts:#?}") };
+    assert_eq!((account.sent, account.appended, account.refused.len()), (4, 4, 0));
+    assert_eq!(intake.status()["datagrams"], 5);
+}
+
+#[test]
+fn units_of_geb_and_raw_datagrams_are_numbered_on_arrival() {
+    let unit = |ticks: u64| [1_u64 | 8 << 32, ticks, 7].map(u64::to_le_bytes).concat();
+    let lab = Lab::with(&json!({"framing": "geb", "zero": "2026-03-01T00:00:00Z"}));
+    let mut intake = lab.start();
+    lab.send_bytes(&[unit(100), unit(200)].concat());
+    lab.send_bytes(&unit(300));
+    lab.send_bytes(b"foreign");
+    let accounts = account_of(&lab, &mut intake, 3);
+    assert_eq!((accounts[0].sent, accounts[0].appended, accounts[0].refused["length"]), (3, 3, 1));
+    let zero = 1_772_323_200_000_000_000;
+    let messages = lab.messages();
+    assert_eq!(messages, [100, 200, 300].map(|ticks| (zero + 10 * ticks as i64, unit(ticks))));
+
+    let lab = Lab::with(&json!({"framing": "raw", "schema": "abcd"}));
+    let mut intake = lab.start();
+    lab.send_bytes(b"any bytes");
+    lab.send_bytes(b"");
+    let accounts = account_of(&lab, &mut intake, 2);
+    assert_eq!((accounts[0].sent, accounts[0].appended, accounts[0].closed), (2, 2, true));
+    assert_eq!(
+        lab.messages().into_iter().map(|message| message.1).collect::<Vec<_>>(),
+        [b"any bytes".to_vec(), vec![]]
+    );
+}

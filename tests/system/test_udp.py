@@ -1,0 +1,89 @@
+"""UDP sources and simulated boards: the ledger is what the boards say that they did."""
+
+import json
+import socket
+
+import pytest
+from conftest import until
+
+beamport = pytest.importorskip("beamport", reason="pip install .")
+h5py = pytest.importorskip("h5py")
+
+
+def ports(count: int) -> list[int]:
+    """Ports on which nobody listens."""
+    free = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
+    for one in free:
+        one.bind(("127.0.0.1", 0))
+    numbers = [one.getsockname()[1] for one in free]
+    for one in free:
+        one.close()
+    return numbers
+
+
+def boards(count: int, keys: str) -> str:
+    """Sources of simulated boards, for an instrument file."""
+    section = '[source.d{:03}]\nkind = "udp"\nlisten = "127.0.0.1:{}"\nframing = "beamport"\nlive = "8 MiB"\n'
+    sections = (section.format(at, port) for at, port in enumerate(ports(count), 1))
+    return "".join(f"{text}boards = {{ {keys}, seed = {at} }}\n" for at, text in enumerate(sections, 1))
+
+
+def template(lab, names: list[str]):
+    """A template with the events of each board."""
+    group = {"type": "group", "attributes": [{"name": "NX_class", "dtype": "string", "values": "NXevent_data"}]}
+    groups = [
+        group | {"name": name, "children": [{"module": "ev44", "config": {"stream": name, "source": name}}]}
+        for name in names
+    ]
+    entry = {"type": "group", "name": "entry", "children": groups}
+    (lab.folder / "lab.nexus.json").write_text(json.dumps({"template_version": "1", "children": [entry]}))
+
+
+def entries_of(report: dict) -> dict[str, dict]:
+    """The account of each stream at its entry."""
+    return {row["stream"]: row for row in report["ledger"] if row["account"] == "entry"}
+
+
+def test_a_run_of_boards_with_loss_closes_with_the_numbers_that_the_boards_printed(lab, nexus):
+    keys = 'rate = 4000, size = "400 B", payload = "hits", loss = 0.01, duplicate = 0.01, corrupt = 0.002'
+    names = [f"d{at:03}" for at in range(1, 5)]
+    template(lab, names)
+    sink = '[sink.file]\nkind = "nexus"\ntemplate = "lab.nexus.json"\n'
+    lab.write(boards(4, keys) + sink)
+    process, _ = lab.up_ready()
+    lab.run("begin", "first", "--data", lab.data)
+    truth = json.loads(lab.run("boards", lab.file, "--duration", "1 s").stdout)
+    assert truth["sent"] == 16_000 and truth["lost"] > 100, truth
+    lab.run("end", "first", "--data", lab.data)
+    lab.interrupt(process)
+    report = lab.report(process, status=1)
+    assert report["closed"], report
+    entries = entries_of(report)
+    for name in names:
+        did, row = truth["boards"][name], entries[name]
+        assert row["sent"] == did["sent"] == row["appended"] + sum(row["lost"].values())
+        assert row["lost"] == {"network": did["lost"], "damaged": did["corrupt"]}
+    with h5py.File(report["file"]) as file:
+        for name in names:
+            arrived = entries[name]["appended"]
+            assert len(file[f"entry/{name}/event_index"]) == arrived
+
+
+def test_a_killed_mover_accounts_for_what_it_missed(lab):
+    names = ["d001", "d002"]
+    lab.write(boards(2, 'rate = 3000, size = "200 B", loss = 0.01') + "[run.first]\n")
+    process, _ = lab.up_ready()
+    sending = lab.popen("boards", lab.file, "--duration", "3 s")
+    data = beamport.open(lab.data)
+    until(lambda: all(data[name].count > 2000 for name in names), "nothing arrives")
+    lab.kill(process)
+    process, _ = lab.up_ready()
+    truth = json.loads(lab.end(sending))["boards"]
+    lab.interrupt(process)
+    entries = entries_of(lab.report(process, status=1))
+    for name in names:
+        entry, did = entries[name], truth[name]
+        assert entry["closed"] and entry["sent"] == did["sent"] == 9000, entry
+        missing = sum(entry["lost"].values())
+        assert entry["appended"] + missing == 9000 and entry["duplicate"] == 0, entry
+        assert missing >= did["lost"] >= entry["lost"]["network"] > 0
