@@ -15,12 +15,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use store::Reader;
 
-/// Shared memory of the stream, MiB: its pages are reused from the second lap on.
-const RING_MIB: u64 = 256;
 /// Longest wait for PVs that connect.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Without a message for so long, nothing more comes.
-const STILL: Duration = Duration::from_millis(500);
+pub(crate) const STILL: Duration = Duration::from_millis(500);
 /// Pause between two looks.
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -45,6 +43,10 @@ struct Job {
     /// Of a round.
     seconds: f64,
     quick_seconds: f64,
+    /// Updates of so many seconds come before, which are not counted.
+    first_seconds: f64,
+    /// Shared memory of the stream, MiB: its pages are reused from the second lap on, which begins before it counts.
+    ring_mib: u64,
     /// Processor time of ours over that of the bare client: must and aim.
     cpu: (f64, f64),
     /// Whether the rate is compared too.
@@ -59,6 +61,8 @@ const JOBS: [Job; 3] = [
         hz: 100,
         seconds: 3.0,
         quick_seconds: 0.5,
+        first_seconds: 1.0,
+        ring_mib: 8,
         cpu: (1.6, 1.2),
         has_rate: true,
     },
@@ -69,6 +73,8 @@ const JOBS: [Job; 3] = [
         hz: 10,
         seconds: 4.0,
         quick_seconds: 0.5,
+        first_seconds: 2.0,
+        ring_mib: 2,
         cpu: (1.6, 1.2),
         has_rate: false,
     },
@@ -79,6 +85,8 @@ const JOBS: [Job; 3] = [
         hz: 1500,
         seconds: 10.0,
         quick_seconds: 0.5,
+        first_seconds: 1.0,
+        ring_mib: 256,
         cpu: (1.5, 1.2),
         has_rate: false,
     },
@@ -94,7 +102,8 @@ pub(super) fn run(quick: bool, rounds: u32, tell: &mut dyn FnMut(&Figure)) -> Re
     let mut figures = Vec::new();
     for job in &JOBS {
         let first = figures.len();
-        figures.extend(side.rows(job, if quick { job.quick_seconds } else { job.seconds }, rounds)?);
+        let seconds = if quick { (0.0, job.quick_seconds) } else { (job.first_seconds, job.seconds) };
+        figures.extend(side.rows(job, seconds, rounds)?);
         figures[first..].iter().for_each(&mut *tell);
     }
     Ok(figures)
@@ -109,7 +118,8 @@ struct Side {
 }
 
 impl Side {
-    fn rows(&self, job: &Job, seconds: f64, rounds: u32) -> Result<Vec<Figure>, Fault> {
+    /// The rows of a job: seconds that are not counted and those that are.
+    fn rows(&self, job: &Job, seconds: (f64, f64), rounds: u32) -> Result<Vec<Figure>, Fault> {
         let (mut sent, mut lost) = (Vec::new(), 0);
         let ours = || {
             let (sample, of_server) = self.round(job, seconds, || Ok(Box::new(Up::new(self, job)?)))?;
@@ -130,9 +140,10 @@ impl Side {
             From::Records => "an IOC of PVXS, all records in turn ten times a second",
         };
         let conditions = format!(
-            "rounds of {seconds} s, updates of {sender}; ours with `queue = 100` into a memory stream of {RING_MIB} \
-             MiB, pages new in the first lap, CRC and index in; the bare client takes each update, a queue of 100 too; \
-             CPU of the taking program from the start of the updates to the last"
+            "rounds of {} s after {} s that are not counted, updates of {sender}; ours with `queue = 100` into a memory \
+             stream of {} MiB, pages recycled, CRC and index in; the bare client takes each update, a queue of 100 \
+             too; CPU of the taking program from the start of the updates to the last",
+            seconds.1, seconds.0, job.ring_mib
         );
         let series = |name, samples: &[Sample]| Series { name, samples: samples.to_vec() };
         let us = "beamport up";
@@ -177,7 +188,7 @@ impl Side {
     fn round(
         &self,
         job: &Job,
-        seconds: f64,
+        (first, seconds): (f64, f64),
         taker: impl FnOnce() -> Result<Box<dyn Taker>, Fault>,
     ) -> Result<(Sample, u64), Fault> {
         let mut server = match job.from {
@@ -190,43 +201,59 @@ impl Side {
             _ => None,
         };
         let mut taker = taker()?;
-        settled(job, &mut *taker)?;
-        let (before, cpu, begin) = (taker.count()?, cpu_seconds_of(taker.pid())?, Instant::now());
-        let sent = match &mut server {
-            Some(server) => Some(server.ask(&seconds.to_string())?),
-            None => None,
-        };
-        if sent.is_none() {
-            std::thread::sleep(Duration::from_secs_f64(seconds));
-        }
-        let (mut count, mut end) = (taker.count()? - before, Instant::now());
-        while sent.is_some_and(|sent| count < sent) && end.elapsed() < STILL {
-            std::thread::sleep(PAUSE);
-            let now = taker.count()? - before;
-            if now > count {
-                (count, end) = (now, Instant::now());
-            }
+        match job.from {
+            From::Records => settled(&mut *taker, 10 * job.pvs, Duration::ZERO)?,
+            _ => settled(&mut *taker, job.pvs, STILL)?,
         }
         let bytes = if let From::Frames(side) = job.from { side * side } else { 8 };
-        let sample = Sample {
-            seconds: (end - begin).as_secs_f64(),
-            cpu_seconds: cpu_seconds_of(taker.pid())? - cpu,
-            bytes: count * bytes,
-            messages: count,
+        let mut send = |seconds: f64| match &mut server {
+            Some(server) => server.ask(&seconds.to_string()).map(Some),
+            None => {
+                std::thread::sleep(Duration::from_secs_f64(seconds));
+                Ok(None)
+            }
         };
-        if sent.is_some_and(|sent| count > sent) || count == 0 {
-            return Err(Fault::new(format!("bench: {count} updates came"), format!("{sent:?} were sent")));
+        if first > 0.0 {
+            taken(&mut *taker, bytes, || send(first))?;
         }
-        Ok((sample, sent.unwrap_or(count)))
+        let (sample, sent) = taken(&mut *taker, bytes, || send(seconds))?;
+        Ok((sample, sent.unwrap_or(sample.messages)))
     }
 }
 
-/// Waits until all PVs are connected: until nothing more comes, or of an IOC ten updates of each.
-fn settled(job: &Job, taker: &mut dyn Taker) -> Result<(), Fault> {
-    let least = if job.from == From::Records { 10 * job.pvs } else { taker.first() * job.pvs };
-    let begin = Instant::now();
+/// What a taker takes while `send` runs and after it, and how many updates that sent, where it knows; `bytes`: of each.
+pub(crate) fn taken(
+    taker: &mut dyn Taker,
+    bytes: u64,
+    send: impl FnOnce() -> Result<Option<u64>, Fault>,
+) -> Result<(Sample, Option<u64>), Fault> {
+    let (before, cpu, begin) = (taker.count()?, cpu_seconds_of(taker.pid())?, Instant::now());
+    let sent = send()?;
+    let (mut count, mut end) = (taker.count()? - before, Instant::now());
+    while sent.is_some_and(|sent| count < sent) && end.elapsed() < STILL {
+        std::thread::sleep(PAUSE);
+        let now = taker.count()? - before;
+        if now > count {
+            (count, end) = (now, Instant::now());
+        }
+    }
+    if sent.is_some_and(|sent| count > sent) || count == 0 {
+        return Err(Fault::new(format!("bench: {count} updates came"), format!("{sent:?} were sent")));
+    }
+    let sample = Sample {
+        seconds: (end - begin).as_secs_f64(),
+        cpu_seconds: cpu_seconds_of(taker.pid())? - cpu,
+        bytes: count * bytes,
+        messages: count,
+    };
+    Ok((sample, sent))
+}
+
+/// Waits until `pvs` are connected: until so many have their first updates, and for `still` nothing more comes.
+pub(crate) fn settled(taker: &mut dyn Taker, pvs: u64, still: Duration) -> Result<(), Fault> {
+    let (least, begin) = (taker.first() * pvs, Instant::now());
     let (mut count, mut since) = (0, begin);
-    while count < least || job.from != From::Records && since.elapsed() < STILL {
+    while count < least || since.elapsed() < still {
         if begin.elapsed() > PATIENCE {
             return Err(Fault::new("bench: PVs do not connect", format!("{count} of {least} messages came")));
         }
@@ -240,7 +267,7 @@ fn settled(job: &Job, taker: &mut dyn Taker) -> Result<(), Fault> {
 }
 
 /// Who takes updates.
-trait Taker {
+pub(crate) trait Taker {
     fn pid(&self) -> u32;
     /// Updates or messages until now.
     fn count(&mut self) -> Result<u64, Fault>;
@@ -279,7 +306,8 @@ impl Up {
         let kind = if job.from == From::Records { "ca" } else { "pva" };
         let text = format!(
             "instrument = \"bench\"\ndata = \"data\"\n\n[source.pvs]\nkind = \"{kind}\"\npvs_file = \"pvs.txt\"\n\
-             level = \"memory\"\nlive = \"{RING_MIB} MiB\"\n"
+             level = \"memory\"\nlive = \"{} MiB\"\n",
+            job.ring_mib
         );
         let names: String = (0..job.pvs).map(|number| format!("bench:{number}\n")).collect();
         std::fs::write(path("bench.toml"), text).map_err(wrong("the instrument file cannot be written"))?;
@@ -328,6 +356,6 @@ fn records(job: &Job) -> String {
     (0..job.pvs).map(record).collect()
 }
 
-fn thousandth(number: f64) -> f64 {
+pub(crate) fn thousandth(number: f64) -> f64 {
     (number * 1000.0).round() / 1000.0
 }
