@@ -7,6 +7,7 @@
  *   kafka_client produce BROKERS TOPIC BYTES COUNT [KEY=VALUE]  sends COUNT messages; all are acknowledged then
  *   kafka_client consume BROKERS TOPIC COUNT [KEY=VALUE]        reads COUNT messages, each byte once; prints SECONDS
  *   kafka_client watch   BROKERS TOPIC COUNT                    waits until the topic has COUNT messages; prints SECONDS
+ *   kafka_client count   BROKERS TOPIC                          answers each line of stdin with the messages in the topic
  *   kafka_client send    BROKERS TOPIC [KEY=VALUE]              sends what stdin has; all is acknowledged at its end
  *   kafka_client receive BROKERS TOPIC [KEY=VALUE]              prints all messages of the topic, and waits for more
  *
@@ -205,6 +206,16 @@ static void watch(void *client, const char *name, int64_t count) {
     if (high != count) fail("watch", "the topic has more messages than were sent");
 }
 
+static void count_messages(void *client, const char *name) {
+    char line[16];
+    int64_t low, high;
+    while (fgets(line, sizeof line, stdin)) {
+        if (rd_kafka_query_watermark_offsets(client, name, 0, &low, &high, ANSWER_MS)) high = 0;
+        printf("%lld\n", (long long)high);
+        fflush(stdout);
+    }
+}
+
 static void administer(void *client, const char *name, int make) {
     void *queue = rd_kafka_queue_new(client);
     void *topic = make ? rd_kafka_NewTopic_new(name, 1, 1, text, sizeof text) : rd_kafka_DeleteTopic_new(name);
@@ -232,6 +243,8 @@ int main(int argc, char **argv) {
         consume(client(CONSUMER, argv[2], argv + 5), argv[3], atoll(argv[4]));
     } else if (!strcmp(verb, "watch") && argc >= 5) {
         watch(client(CONSUMER, argv[2], argv + 5), argv[3], atoll(argv[4]));
+    } else if (!strcmp(verb, "count")) {
+        count_messages(client(PRODUCER, argv[2], argv + 4), argv[3]);
     } else if (!strcmp(verb, "send")) {
         send_all(client(PRODUCER, argv[2], argv + 4), argv[3]);
     } else if (!strcmp(verb, "receive")) {

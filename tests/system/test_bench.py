@@ -117,3 +117,20 @@ def test_jobs_in_the_past_and_live_ones_are_measured_and_no_topic_is_left(tmp_pa
     assert all(name in text for name in names)
     assert set(kafka.admin.list_topics(timeout=HANG_S).topics) - before <= {"__consumer_offsets"}
     assert list(tmp_path.iterdir()) == [tmp_path / "answer.json"]
+
+
+@pytest.mark.soak
+@pytest.mark.services
+def test_the_forwarder_is_measured_beside_one_of_python_and_a_bare_program(tmp_path, program, kafka):
+    before = set(kafka.admin.list_topics(timeout=HANG_S).topics)
+    report, text = bench(program, tmp_path, "epics-kafka", "--rounds", "1", "--brokers", kafka.address)
+    cost, latency = report["figures"]
+    assert cost["name"] == "forwarder, 20 k updates/s: updates a CPU s / p4p"
+    assert latency["name"] == "change -> message at a consumer, p99 beyond the bare program"
+    assert [(figure["must"], figure["aim"]) for figure in (cost, latency)] == [(5.0, 10.0), (100.0, 333.333)]
+    (ours,), ((peer,),) = cost["ours"]["rounds"], [side["rounds"] for side in cost["limits"]]
+    assert cost["figure"]["median"] == pytest.approx(ours / peer, rel=0.05)
+    assert latency["figure"]["median"] > 0
+    assert all(figure["name"] in text for figure in (cost, latency))
+    assert set(kafka.admin.list_topics(timeout=HANG_S).topics) - before <= {"__consumer_offsets"}
+    assert list(tmp_path.iterdir()) == [tmp_path / "answer.json"]

@@ -4,7 +4,8 @@ use clap::Parser;
 use std::path::PathBuf;
 
 /// What can be measured.
-const NAMES: [&str; 9] = ["store", "merge", "nexus", "wire", "frames", "kafka", "kafka-jobs", "epics", "sweep"];
+const NAMES: [&str; 10] =
+    ["store", "merge", "nexus", "wire", "frames", "kafka", "kafka-jobs", "epics", "epics-kafka", "sweep"];
 
 /// The parsed command line.
 #[derive(Debug, Parser)]
@@ -16,7 +17,7 @@ const NAMES: [&str; 9] = ["store", "merge", "nexus", "wire", "frames", "kafka", 
     max_term_width = 100
 )]
 pub(crate) struct Asked {
-    /// What to measure: store, merge, nexus, wire, frames, kafka, kafka-jobs, epics, sweep [default: the first three]
+    /// What to measure: store, merge, nexus, wire, frames, kafka, kafka-jobs, epics, epics-kafka, sweep [default: the first three]
     #[arg(value_parser = NAMES, hide_possible_values = true)]
     pub(crate) names: Vec<String>,
     /// Alternating rounds of each measurement, at most 3 of a sweep

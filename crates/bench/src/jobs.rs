@@ -103,18 +103,18 @@ pub(super) fn run(
 }
 
 /// A topic of one partition that is removed again.
-struct Topic<'a> {
+pub(crate) struct Topic<'a> {
     client: &'a Client,
-    name: String,
+    pub(crate) name: String,
 }
 
 impl<'a> Topic<'a> {
-    fn new(client: &'a Client, name: String) -> Result<Self, Fault> {
+    pub(crate) fn new(client: &'a Client, name: String) -> Result<Self, Fault> {
         client.make(&name, None)?;
         Ok(Self { client, name })
     }
 
-    fn sender(&self) -> Result<Sender, Fault> {
+    pub(crate) fn sender(&self) -> Result<Sender, Fault> {
         let mut command = self.client.command("send", &self.name);
         let mut child =
             command.args(AT_ONCE).stdin(Stdio::piped()).spawn().map_err(wrong("the bare client does not start"))?;
@@ -130,13 +130,13 @@ impl Drop for Topic<'_> {
 }
 
 /// Sends to a topic.
-struct Sender {
+pub(crate) struct Sender {
     child: Child,
     stdin: Option<BufWriter<ChildStdin>>,
 }
 
 impl Sender {
-    fn put(&mut self, payload: &[u8], time_ms: i64) -> Result<(), Fault> {
+    pub(crate) fn put(&mut self, payload: &[u8], time_ms: i64) -> Result<(), Fault> {
         let Some(stdin) = &mut self.stdin else { return Ok(()) };
         let mut put = || {
             stdin.write_all(&(payload.len() as u32).to_ne_bytes())?;
@@ -154,21 +154,21 @@ impl Sender {
     }
 
     /// All is acknowledged.
-    fn end(mut self) -> Result<(), Fault> {
+    pub(crate) fn end(mut self) -> Result<(), Fault> {
         let flushed = self.stdin.take().map_or(Ok(()), |mut stdin| stdin.flush());
         let status = flushed.and_then(|()| self.child.wait()).map_err(wrong("the bare client does not end"))?;
         if status.success() { Ok(()) } else { Err(Fault::new("bench: the bare client failed", status)) }
     }
 }
 
-/// Hears what comes on the topics of the writers, from their first message on.
-struct Ears {
+/// Hears what comes on topics, from their first message on.
+pub(crate) struct Ears {
     children: Vec<Child>,
-    heard: Receiver<(Instant, Vec<u8>)>,
+    pub(crate) heard: Receiver<(Instant, Vec<u8>)>,
 }
 
 impl Ears {
-    fn new(topics: [&Topic<'_>; 2]) -> Result<Self, Fault> {
+    pub(crate) fn new(topics: &[&Topic<'_>]) -> Result<Self, Fault> {
         let (sender, heard) = channel();
         let mut children = Vec::new();
         for topic in topics {
@@ -308,7 +308,7 @@ impl Side<'_> {
         let structure = self.folder.path().join(format!("{}.json", past.module));
         std::fs::write(&structure, template(past.module, "stream", "history"))
             .map_err(wrong("the template cannot be written"))?;
-        let ears = Ears::new([&self.status, &self.control])?;
+        let ears = Ears::new(&[&self.status, &self.control])?;
         let mut pool = self.pool.sender()?;
         let job = || {
             sample((bytes, count), || {
@@ -357,7 +357,7 @@ impl Side<'_> {
 
     fn live(&self, count: usize, rounds: u32) -> Result<Figure, Fault> {
         let topic = Topic::new(self.client, format!("{}-live", self.history.name))?;
-        let ears = Ears::new([&self.status, &self.control])?;
+        let ears = Ears::new(&[&self.status, &self.control])?;
         let mut pool = self.pool.sender()?;
         let mut control = self.control.sender()?;
         let mut writers = Vec::new();
@@ -564,7 +564,7 @@ fn sample((bytes, messages): (u64, u64), work: impl FnOnce() -> Result<f64, Faul
     Ok(Sample { seconds, ..sample })
 }
 
-fn now_ms() -> i64 {
+pub(crate) fn now_ms() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
 }
 

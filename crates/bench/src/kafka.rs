@@ -32,7 +32,7 @@ pub(crate) const READ: [&str; 6] = [
     "fetch.error.backoff.ms=100",
 ];
 /// Properties of the client of a sink, which the bare producer gets too.
-const SEND: [&str; 12] = [
+pub(crate) const SEND: [&str; 12] = [
     "client.id=bench",
     "enable.idempotence=true",
     "acks=all",

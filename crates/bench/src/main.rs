@@ -6,6 +6,7 @@
 mod broker;
 mod cli;
 mod epics;
+mod forwarder;
 mod frames;
 mod jobs;
 mod kafka;
@@ -108,6 +109,10 @@ fn figures(asked: &Asked, err: &mut dyn Write) -> Result<(Machine, Vec<Figure>),
     // Needs the libraries of EPICS, a compiler of C++ and an IOC: by name alone.
     if asked.names.iter().any(|name| name == "epics") {
         figures.extend(epics::run(asked.quick, rounds, &mut tell)?);
+    }
+    // The same with Kafka and Python.
+    if asked.names.iter().any(|name| name == "epics-kafka") {
+        figures.extend(forwarder::run(asked.brokers.as_deref(), asked.quick, rounds, &mut tell)?);
     }
     // Many files of one after the other: by name alone too.
     if asked.names.iter().any(|name| name == "sweep") {

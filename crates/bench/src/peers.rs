@@ -56,7 +56,7 @@ impl Peers {
     pub(crate) fn build() -> Result<Self, Fault> {
         // Not in memory: /dev/shm may forbid programs.
         let folder = Folder::on_disk()?;
-        let program = compile(folder.path(), "epics_peer", PEER)?;
+        let program = compile(folder.path(), "epics_peer", PEER, &[])?;
         Ok(Self { program, environment: environment()?, folder })
     }
 
@@ -100,7 +100,7 @@ impl Peers {
 }
 
 /// Compiles a program of C++ against the libraries that `beamport` loads.
-fn compile(folder: &Path, name: &str, text: &str) -> Result<PathBuf, Fault> {
+pub(crate) fn compile(folder: &Path, name: &str, text: &str, more: &[&str]) -> Result<PathBuf, Fault> {
     let (target, hint) =
         (target()?, "`cargo xtask bench` provides the libraries of EPICS, where there are wheels of them");
     let libraries = target.join("lib/beamport");
@@ -110,7 +110,7 @@ fn compile(folder: &Path, name: &str, text: &str) -> Result<PathBuf, Fault> {
     // The wheels are compiled with the strings of before C++11.
     compiler.args(["-std=c++17", "-D_GLIBCXX_USE_CXX11_ABI=0", "-O2", "-pthread", "-isystem"]);
     compiler.arg(target.join("epics/include")).arg("-o").arg(&program).arg(source);
-    for library in LIBRARIES {
+    for library in LIBRARIES.iter().chain(more) {
         compiler.arg(named(&libraries, library, hint)?);
     }
     output(compiler.arg(format!("-Wl,-rpath,{}", libraries.display())))?;
@@ -132,7 +132,8 @@ pub(crate) struct Talk {
 }
 
 impl Talk {
-    fn start(command: &mut Command) -> Result<Self, Fault> {
+    /// Starts it.
+    pub(crate) fn start(command: &mut Command) -> Result<Self, Fault> {
         let name = command.get_program().to_string_lossy().into_owned();
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(wrong("a program does not start"))?;
