@@ -140,9 +140,9 @@ impl Side {
             From::Records => "an IOC of PVXS, all records in turn ten times a second",
         };
         let conditions = format!(
-            "rounds of {} s after {} s that are not counted, updates of {sender}; ours with `queue = 100` into a memory \
-             stream of {} MiB, pages recycled, CRC and index in; the bare client takes each update, a queue of 100 \
-             too; CPU of the taking program from the start of the updates to the last",
+            "rounds of {} s after {} s that are not counted, updates of {sender}; ours with `queue = 100` into a \
+             memory stream of {} MiB, pages recycled, CRC and index in; the bare client takes each update, a queue of \
+             100 too; CPU of the taking program from the start of the updates to the last",
             seconds.1, seconds.0, job.ring_mib
         );
         let series = |name, samples: &[Sample]| Series { name, samples: samples.to_vec() };

@@ -1,6 +1,6 @@
-//! `beamport-bench epics-kafka`: PVs to Kafka by `beamport ess forwarder`. Its processor time beside a forwarder of p4p,
-//! ess-streaming-data-types and confluent-kafka (`bench/forwarder_p4p.py`); how long a change takes until a consumer has
-//! it, beside a bare program of PVXS and librdkafka (`bench/epics_relay.cpp`).
+//! `beamport-bench epics-kafka`: PVs to Kafka by `beamport ess forwarder`. Its processor time beside a forwarder of
+//! p4p, ess-streaming-data-types and confluent-kafka (`bench/forwarder_p4p.py`); how long a change takes until a
+//! consumer has it, beside a bare program of PVXS and librdkafka (`bench/epics_relay.cpp`).
 
 use super::broker::{Client, open};
 use super::epics::{STILL, Taker, settled, taken, thousandth};

@@ -5,8 +5,8 @@
 //!
 //! Accounts: a message whose value was written is done, one that a newer value replaced is `skipped.newer`, one that
 //! the server refused is set aside. A value that waits for longer than [`PUT_HOLD`] is in the state of the sink, and
-//! its message is counted as done: a server that is away does not hold back the stream. The state, in the commits of the
-//! sink, is also the record of its writes: `{"pvs": {ORIGIN: {"pv", "puts", "refused", "value", "time", "error",
+//! its message is counted as done: a server that is away does not hold back the stream. The state, in the commits of
+//! the sink, is also the record of its writes: `{"pvs": {ORIGIN: {"pv", "puts", "refused", "value", "time", "error",
 //! "next"}}}`, with the newest value that was answered, when, and the bytes of a value that is still to be written.
 //!
 //! Failure behaviour: a server that is away is a fault in `top`, and the newest value is written once it is back.
