@@ -1,8 +1,9 @@
 """Updates of PVs of every type, of which the messages of the ESS forwarder are recorded in `vectors/ess/forwarder.json`.
 
 `python epics_updates.py FORWARDER` records them again: FORWARDER is a checkout of github.com/ess-dmsc/forwarder, and this
-Python has what that needs (numpy 1, caproto, p4p, ess-streaming-data-types). It calls the forwarder's own converters; those
-recorded are of 758db70 (f144), bcb6dca and later (f142), 3a4c98b (al00), 32d6cc9 (tdct), 1f81ff0 (se00) and caf0e51 (senv).
+Python has what that needs (numpy 1, caproto, p4p, ess-streaming-data-types). What is recorded now was made by converters
+written after those of several commits of the forwarder (758db70 for f144, bcb6dca and later for f142, 3a4c98b for al00,
+32d6cc9 for tdct, 1f81ff0 for se00, caf0e51 for senv), not by a checkout.
 """
 
 from __future__ import annotations

@@ -480,5 +480,5 @@ fn delays(section: &SourceSection, mean: Duration) -> Fault {
     let receiver = section.receiver.as_ref().map(|receiver| receiver.value.as_str()).unwrap_or_default();
     let what = format!("source `{}` delays the others of receiver `{receiver}`", section.name);
     let cause = format!("its steps take {:.1} ms or more; the limit is 1 ms", mean.as_secs_f64() * 1e3);
-    Fault::new(what, cause).hint("remove its `receiver` to give it its own thread")
+    Fault::new(what, cause).hint("give it a `receiver` of its own")
 }
