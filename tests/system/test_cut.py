@@ -59,7 +59,9 @@ def test_a_recovery_that_cut_marked_messages_ended_up_with_status_0(lab, name):
     lab.end(process, status=1)
     streams, text = listed(lab)
     (gap,) = streams[name]["cut"]
-    assert (gap["first"], gap["last"], gap["stream"]) == (100, count - 1, name)
+    assert (gap["first"], gap["stream"]) == (100, name)
+    # A merge and a worker make what is behind their last commit again.
+    assert gap["last"] == count - 1 if name == "camera" else 100 < gap["last"] < count
     line = line_of(gap)
     assert line in lab.said(process)[1] and line in text
     assert all(not stream["cut"] for other, stream in streams.items() if other != name)

@@ -1,5 +1,6 @@
 """The reader of a stream is stopped (SIGSTOP) until the stream is full, under each `when_full`."""
 
+import json
 import os
 import signal
 import struct
@@ -70,12 +71,13 @@ def test_stopped_reader_blocks_or_losses_are_counted(lab, nexus, when_full, leve
     lab.interrupt(process)
     report = lab.report(process, status=0 if when_full == "wait" else 1)
     assert report["closed"]
-    entry = next(row for row in report["ledger"] if row["account"] == "entry")
+    # Messages that retention has taken have a row without the name of their origin.
+    entries = [row for row in report["ledger"] if row["account"] == "entry"]
     reader = next(row for row in report["ledger"] if row["account"] == "reader")
-    at_entry, at_reader = entry["lost"].get("full", 0), reader["lost"].get("full", 0)
+    at_entry, at_reader = sum(row["lost"].get("full", 0) for row in entries), reader["lost"].get("full", 0)
     # No other reason, and the sums hold by themselves, not only by the word of the report.
-    assert set(entry["lost"]) | set(reader["lost"]) <= {"full"}
-    assert entry["sent"] + entry["duplicate"] == entry["appended"] + at_entry
+    assert all(set(row["lost"]) <= {"full"} for row in [*entries, reader])
+    assert all(row["sent"] + row["duplicate"] == row["appended"] + row["lost"].get("full", 0) for row in entries)
     assert reader["read"] == reader["done"] + at_reader
     assert not reader["aside"] and reader["held"] == 0
     assert report["streams"][0]["lost"] == at_entry + at_reader
@@ -83,12 +85,16 @@ def test_stopped_reader_blocks_or_losses_are_counted(lab, nexus, when_full, leve
     if when_full == "wait":
         assert at_entry == at_reader == 0
     elif when_full == "drop-oldest":
-        assert at_entry == 0 and at_reader > 0
+        # Of a stream on disk the oldest cannot go before they are there: a slow disk costs the newest.
+        assert at_reader > 0 and (at_entry == 0 or level == "disk")
         numbers = stream.numbers()["amor_detector"]
-        assert (numbers[1:] == numbers[:-1] + 1).all(), "what is still there has no holes"
+        assert at_entry or (numbers[1:] == numbers[:-1] + 1).all(), "what is still there has no holes"
     else:
         assert at_entry > 0 and at_reader == 0
-        numbers = stream.numbers()["amor_detector"]
+        # A slow machine goes on for a while after the stop of the run.
+        stop = json.loads(lab.run("ls", "--json", "--data", lab.data).stdout)["runs"][0]["stop"]
+        rows = stream.all()
+        numbers = rows["origin_seq"][rows["source_time"] < stop]
         assert (numbers[1:] > numbers[:-1]).all()
         holes = [(int(a) + 1, int(b) - 1) for a, b in zip(numbers, numbers[1:], strict=False) if b != a + 1]
         told = [(gap["first"], gap["last"]) for gap in report["gaps"]]
