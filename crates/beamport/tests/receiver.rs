@@ -126,9 +126,9 @@ impl Source for Test {
                 // Nothing but the socket wakes it.
                 Ok(Step::At(now + 3600 * 1000 * MILLISECOND))
             }
+            "fill" if !HAS_READER.load(Ordering::SeqCst) => Ok(again),
             "fill" => {
-                let goes_on = |next| HAS_READER.load(Ordering::SeqCst) && next < LARGE;
-                while goes_on(self.next) {
+                while self.next < LARGE {
                     if !self.push(now, out, &[0; LARGE_BYTES])? {
                         break;
                     }
