@@ -36,7 +36,7 @@ def test_a_node_that_does_not_start_says_why(tmp_path, kafka):
 def test_the_node_of_a_killed_test_run_outlived_it(tmp_path):
     code = f"""
         import sys, time
-        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        sys.path.insert(0, {str(Path(__file__).parents[1])!r})
         from kafka_node import Node
         from pathlib import Path
         node = Node(Path({str(tmp_path)!r}))
