@@ -25,7 +25,7 @@ class SpoiledError(Exception):
 class Garbage:
     """What both protocols share; `over` counts conversations that have ended."""
 
-    # Before values come, a server sends about five messages; one of so many is spoiled.
+    # Before values come, a server sends about five messages; one of the first `messages` is spoiled.
     messages = 12
 
     def __init__(self, seed: int) -> None:

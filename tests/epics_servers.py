@@ -425,12 +425,12 @@ def _do(pvs: dict, line: str) -> None:
         pixels = numpy.arange(6, dtype=words[1])
         pvs["T:IMAGE"].post(image(pixels, [3, 2], words[2] if len(words) > 2 else "", 77))
     elif words[0] == "pixel":
-        # One image of now with this number, of so many bytes.
+        # One image with the time of now, this number and this size in bytes.
         number, size = map(int, words[1:])
         pixels = numpy.full(size, number, "u1")
         pvs["T:IMAGE"].post(image(pixels, [size], "", number, *divmod(time.time_ns(), 10**9)))
     elif words[0] == "pixels":
-        # One image after the other, of so many bytes.
+        # One image after the other, each of this size in bytes.
         for identity in range(1, int(words[1]) + 1):
             pixels = numpy.full(int(words[2]), identity % 256, "u1")
             pvs["T:IMAGE"].post(image(pixels, [int(words[2])], "", identity, int(time.time())))

@@ -43,7 +43,7 @@ def finish(lab, process, names: list[str], reasons: set[str]) -> dict[str, dict]
 
 
 def connected(lab, count: int) -> None:
-    """Waits until so many PVs are connected, and values of each come."""
+    """Waits until `count` PVs are connected and send values."""
     until(lambda: (shown(lab).get("connected") or 0) >= count, lambda: brief(lab))
     before = taken(lab)
     until(lambda: taken(lab) > before + 2 * count, "no values come")

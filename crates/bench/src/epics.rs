@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 enum From {
     /// Doubles, by a server of PVXS.
     Numbers,
-    /// Frames of so many pixels a side, by a server of PVXS.
+    /// Square frames with this number of pixels a side, by a server of PVXS.
     Frames(u64),
     /// Records of an IOC that count, by Channel Access. They do not wait until all are connected.
     Records,
@@ -43,7 +43,7 @@ struct Job {
     /// Of a round.
     seconds: f64,
     quick_seconds: f64,
-    /// Updates of so many seconds come before, which are not counted.
+    /// Seconds before the counted ones: the server sends, and nothing is counted.
     first_seconds: f64,
     /// Shared memory of the stream, MiB: its pages are reused from the second lap on, which begins before it counts.
     ring_mib: u64,
@@ -249,7 +249,7 @@ pub(crate) fn taken(
     Ok((sample, sent))
 }
 
-/// Waits until `pvs` are connected: until so many have their first updates, and for `still` nothing more comes.
+/// Waits until `pvs` PVs are connected: the taker has the first updates of each, and receives nothing more for `still`.
 pub(crate) fn settled(taker: &mut dyn Taker, pvs: u64, still: Duration) -> Result<(), Fault> {
     let (least, begin) = (taker.first() * pvs, Instant::now());
     let (mut count, mut since) = (0, begin);
