@@ -8,6 +8,10 @@ pub(crate) const NUMBERS: usize = 65_536;
 /// Numbers that the account of a stream takes late.
 pub(crate) const WINDOW: u64 = flow::limits::REORDER_WINDOW;
 
+/// A number this far ahead of the highest one needs a second one near it: at 20,000 messages a second, 14 minutes
+/// without contact. The first message after a longer time is lost.
+pub(crate) const AHEAD: u64 = 1 << 24;
+
 /// Lives of one board, as of every origin. The messages of later ones are refused: a sender whose numbers have no order
 /// must not fill the table of origins.
 pub(crate) const LIVES_MAX: u32 = flow::limits::LIVES_MAX as u32;

@@ -4,11 +4,14 @@
 //! time; a late datagram fills it before. Which cause a lost number is given follows from counts: first as many as the
 //! kernel dropped at the socket, then as many as damaged datagrams came, then the network.
 //!
+//! A number far ahead of the highest one is not believed before another one near it has come: a single datagram, of a
+//! fault in a board or of a stranger, would otherwise be counted as the loss of any number of messages.
+//!
 //! Constraints: memory is bounded: a mark of 4 bytes for each of the last 65,536 numbers, and holes among the last
 //! 4,096 alone, because the account of the stream (`flow`) accepts numbers that are late by that much. Older holes are
 //! filed at once. No clock: the caller passes the time.
 
-use crate::limits::{NUMBERS, WINDOW};
+use crate::limits::{AHEAD, NUMBERS, WINDOW};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -21,6 +24,8 @@ pub(crate) enum Sign {
     Duplicate,
     /// It is so late that its hole is closed.
     Late,
+    /// It is so far ahead of the highest one that it is not believed yet.
+    Ahead,
     /// The board counts from the beginning again.
     Restart,
 }
@@ -30,7 +35,7 @@ pub(crate) enum Sign {
 pub(crate) enum Cause {
     /// The kernel dropped them at the socket, which was full.
     Kernel,
-    /// They came damaged.
+    /// They came damaged, or with a number that was not believed.
     Damaged,
     /// They never came.
     Network,
@@ -122,6 +127,8 @@ pub(crate) struct Numbers {
     holes: VecDeque<Hole>,
     kernel: Counter,
     damaged: Counter,
+    /// The number before, if it was not believed.
+    doubted: Option<u64>,
     /// Time of the message with the highest number, ns since 1970 UTC.
     last_time: i64,
     /// The next number is the first since the receiver started.
@@ -142,6 +149,7 @@ impl Numbers {
             holes: VecDeque::new(),
             kernel: Counter::default(),
             damaged: Counter::default(),
+            doubted: None,
             last_time,
             is_resumed: next.is_some(),
             reorder,
@@ -152,6 +160,7 @@ impl Numbers {
     pub(crate) fn restart(&mut self) {
         self.marks.fill(0);
         self.holes.clear();
+        self.doubted = None;
         (self.next, self.floor, self.first, self.is_resumed) = (None, 0, 0, false);
     }
 
@@ -180,6 +189,9 @@ impl Numbers {
             return Sign::New;
         };
         if number >= next {
+            if !self.believes(number, next) {
+                return Sign::Ahead;
+            }
             self.open(next..number, time, now);
             self.forget(next..number);
             self.marks[at] = mark;
@@ -211,10 +223,23 @@ impl Numbers {
             // A late announcement is older than the newest message.
             return if time > self.last_time { Sign::Restart } else { Sign::Late };
         }
+        if !self.believes(number, next) {
+            return Sign::Ahead;
+        }
         self.open(next..number, time, now);
         self.forget(next..number);
         self.next = Some(number);
         Sign::New
+    }
+
+    /// Whether a number that is not below the highest one is that of a message. One that is not believed is taken for
+    /// the number of a message that is missing, in a damaged datagram.
+    fn believes(&mut self, number: u64, next: u64) -> bool {
+        let is_near = |known: u64| (1..NUMBERS as u64).contains(&known.abs_diff(number));
+        let is_believed = number - next < AHEAD || self.doubted.is_some_and(is_near);
+        self.doubted = (!is_believed).then_some(number);
+        self.damaged.total += u64::from(!is_believed);
+        is_believed
     }
 
     /// A damaged datagram came: perhaps one of the missing ones.
@@ -433,6 +458,35 @@ mod tests {
         numbers.file(i64::MAX, true, &mut lost);
     }
 
+    #[test]
+    fn a_number_far_ahead_is_believed_when_one_near_it_follows() {
+        let (mut numbers, mut lost) = (Numbers::new(None, 0, REORDER), Vec::new());
+        let far = 1 << 40;
+        for (number, sign) in [
+            (0, Sign::New),
+            (far, Sign::Ahead),
+            // The same datagram again is no confirmation, and neither is one that is far from it.
+            (far, Sign::Ahead),
+            (2 * far, Sign::Ahead),
+            (1, Sign::New),
+            // One of the board has come between.
+            (2 * far + 1, Sign::Ahead),
+            (3, Sign::New),
+            (AHEAD + 3, Sign::New),
+        ] {
+            assert_eq!(take(&mut numbers, number, 0, &mut lost), sign, "{number}");
+        }
+        assert_eq!(numbers.announce(far, 0, 0), Sign::Ahead);
+        assert_eq!(take(&mut numbers, far + 2, 0, &mut lost), Sign::New);
+        // What came between the two is late, and not the beginning of another life.
+        assert_eq!(take(&mut numbers, far + 1, 0, &mut lost), Sign::New);
+        numbers.file(100, true, &mut lost);
+        let of = |cause| lost.iter().filter(move |one| one.cause == cause);
+        let sum = |cause| of(cause).map(|one| one.numbers.end - one.numbers.start).sum::<u64>();
+        assert_eq!((sum(Cause::Damaged), sum(Cause::Network)), (5, far - 3 - 5));
+        assert_eq!(numbers.next(), Some(far + 3));
+    }
+
     /// Loss, duplicates, damage and reordering of any depth, against sets of numbers.
     #[test]
     fn each_number_is_new_once_or_lost_with_its_cause() {
@@ -470,7 +524,7 @@ mod tests {
                     Sign::New => came[number as usize] += 1,
                     Sign::Duplicate => assert_eq!(came[number as usize], 1),
                     Sign::Late => late += 1,
-                    Sign::Restart => panic!("seed {seed}: {number} is a restart"),
+                    sign => panic!("seed {seed}: {number} is {sign:?}"),
                 }
             }
             numbers.announce(total, i64::MAX, total as i64);

@@ -205,11 +205,15 @@ impl Open {
             }
             Read::Next(number, stamp) => match time_of(stamp, plan, now) {
                 None => books.refuse("time", out)?,
-                Some(time) => {
-                    if books.numbers.announce(number, time, now) == Sign::Restart && books.restart(out)? {
-                        books.numbers.announce(number, time, now);
+                Some(time) => match books.numbers.announce(number, time, now) {
+                    Sign::Restart => {
+                        if books.restart(out)? {
+                            books.numbers.announce(number, time, now);
+                        }
                     }
-                }
+                    Sign::Ahead => books.refuse("ahead", out)?,
+                    Sign::New | Sign::Duplicate | Sign::Late => {}
+                },
             },
         }
         for cut in &cuts {
@@ -236,6 +240,7 @@ impl Open {
                 match sign {
                     Sign::Duplicate => return books.refuse("duplicate", out),
                     Sign::Late | Sign::Restart => return books.refuse("late", out),
+                    Sign::Ahead => return books.refuse("ahead", out),
                     Sign::New => number,
                 }
             }

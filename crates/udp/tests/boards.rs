@@ -226,6 +226,26 @@ fn foreign_datagrams_are_counted_and_change_nothing() {
 }
 
 #[test]
+fn a_number_far_ahead_is_refused_until_a_second_one_confirms_it() {
+    let lab = Lab::new(&json!({"rate": 1}));
+    let mut intake = lab.start();
+    let far = 1 << 40;
+    lab.send_numbers(0..5);
+    lab.send_numbers(far..far + 1);
+    lab.send_numbers(5..10);
+    let is_refused = |intake: &mut Intake| intake.status()["ahead"] == 1 && intake.status()["next"] == 10;
+    run(&mut intake, is_refused);
+    // The board has lost contact for long.
+    lab.send_numbers(far..far + 4);
+    let accounts = account_of(&lab, &mut intake, far + 4);
+    let [account] = accounts.as_slice() else { panic!("{accounts:#?}") };
+    assert_eq!((account.sent, account.appended, account.closed), (far + 4, 13, true));
+    assert_eq!(account.refused, [("ahead".to_owned(), 2)].into());
+    assert_eq!(sum(&account.lost), far + 4 - 13);
+    assert!(account.lost["damaged"] <= 2, "{account:#?}");
+}
+
+#[test]
 fn datagrams_that_the_kernel_passes_at_once_are_messages_of_their_own() {
     let lab = Lab::with(&json!({"gro": true, "boards": {"rate": 1}}));
     let mut intake = lab.start();
