@@ -77,3 +77,16 @@ pub(crate) const GEB_TICK: i64 = 10;
 
 /// Bytes of a header of a unit of GRETINA and GRETA.
 pub(crate) const GEB_HEADER: usize = 16;
+
+/// Bytes of the header of a unit of framing `hadaq`.
+pub(crate) const HADAQ_UNIT: usize = 8;
+
+/// Units and sub-events of framing `hadaq` are padded to a multiple of this, bytes.
+pub(crate) const HADAQ_ALIGN: usize = 8;
+
+/// Bytes of a unit that stand again behind it.
+pub(crate) const HADAQ_TRAILER: usize = 32;
+
+/// Bytes of a sub-event by which a copy of it is recognised: the header, which is the same whenever a board begins
+/// again, and enough of its times, which are not.
+pub(crate) const HADAQ_MARK_BYTES: usize = 256;

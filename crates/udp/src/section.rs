@@ -16,7 +16,7 @@ use store::SchemaId;
 
 static LISTEN: Key = required("listen", "IP address and port", "Where datagrams arrive: one port for each board.");
 static FRAMING: Key =
-    required("framing", "`beamport`, `geb` or `raw`", "How a datagram is read: [framings](udp.md#framings).");
+    required("framing", "`beamport`, `geb`, `hadaq` or `raw`", "How a datagram is read: [framings](udp.md#framings).");
 static SCHEMA: Key = key("schema", "four letters or digits", "raw0", "Schema id of the messages of framing `raw`.");
 static ALLOW: Key = key(
     "allow",
@@ -92,13 +92,15 @@ pub(crate) enum FramingWord {
     Beamport,
     /// Units of GRETINA and GRETA.
     Geb,
+    /// Sub-events of HADES.
+    Hadaq,
     /// A datagram is a message.
     Raw,
 }
 
 impl Word for FramingWord {
     const ALL: &'static [(&'static str, Self)] =
-        &[("beamport", Self::Beamport), ("geb", Self::Geb), ("raw", Self::Raw)];
+        &[("beamport", Self::Beamport), ("geb", Self::Geb), ("hadaq", Self::Hadaq), ("raw", Self::Raw)];
 }
 
 /// What a section says.

@@ -1,6 +1,6 @@
 //! The source: takes the datagrams of a port, and makes messages of them.
 
-use crate::framing::{Beamport, Cut, Framing, Geb, Number, Raw, Read, Stamp};
+use crate::framing::{Beamport, Cut, Framing, Geb, Hadaq, Number, Raw, Read, Stamp};
 use crate::limits::{FILE_PAUSE, IDLE_PAUSE, LIVES_MAX, STEP_DATAGRAMS};
 use crate::numbers::{Lost, Numbers, Sign};
 use crate::section::{FramingWord, Plan};
@@ -137,6 +137,7 @@ impl Open {
         let framing: Box<dyn Framing> = match plan.framing {
             FramingWord::Beamport => Box::new(Beamport),
             FramingWord::Geb => Box::new(Geb),
+            FramingWord::Hadaq => Box::new(Hadaq::new(next)),
             FramingWord::Raw => Box::new(Raw(plan.schema)),
         };
         Ok(Self { socket, counter, books, trouble, framing, cuts: Vec::new(), is_idle: false })
@@ -251,7 +252,7 @@ impl Open {
             books.file(out)?;
         }
         let origin = books.row(out)?;
-        let meta = Meta { source_time: time, origin, origin_seq: number, schema: cut.schema, flags: 0 };
+        let meta = Meta { source_time: time, origin, origin_seq: number, schema: cut.schema, flags: cut.flags };
         if out.push(&meta, payload)? == Pushed::Full {
             // The board does not wait: the next datagram would be lost in its place.
             out.missing(origin, number..=number, time..=time, "full")?;

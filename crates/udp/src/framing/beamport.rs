@@ -30,6 +30,7 @@ impl Framing for Beamport {
                 number: Number::Board { number: header.sequence, mark: header.header_crc },
                 stamp,
                 schema: SchemaId(header.schema),
+                flags: 0,
                 payload: HEADER_BYTES..datagram.len(),
             }),
             Type::End | Type::Beat => return Read::Next(header.sequence, stamp),

@@ -23,7 +23,7 @@ impl Framing for Geb {
                 return damaged("length");
             };
             let stamp = Stamp::Ticks(ticks);
-            cuts.push(Cut { number: Number::Arrival, stamp, schema: UNIT, payload: at..at + length });
+            cuts.push(Cut { number: Number::Arrival, stamp, schema: UNIT, flags: 0, payload: at..at + length });
             at += length;
         }
         if cuts.is_empty() { damaged("length") } else { Read::Whole }
@@ -42,6 +42,7 @@ fn unit(bytes: &[u8]) -> Option<(usize, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::framing::{cut, vectors};
     use testkit::Dice;
 
     fn unit_of(kind: i32, ticks: i64, payload: &[u8]) -> Vec<u8> {
@@ -57,6 +58,25 @@ mod tests {
         let parts: Vec<_> = cuts.iter().map(|cut| (cut.payload.clone(), cut.stamp)).collect();
         let ticks = Stamp::Ticks;
         assert_eq!(parts, [(0..19, ticks(7)), (19..35, ticks(8)), (35..515, ticks(9))]);
+    }
+
+    /// `tests/framings.py` made them.
+    #[test]
+    fn datagrams_made_by_another_implementation_are_cut_alike() {
+        for (bytes, messages) in vectors("geb") {
+            let (read, cuts) = cut(&mut Geb, &bytes);
+            let Some(messages) = messages.as_array() else {
+                assert_eq!((read, cuts.len()), (damaged("length"), 0));
+                continue;
+            };
+            assert_eq!((read, cuts.len()), (Read::Whole, messages.len()));
+            for (cut, message) in cuts.iter().zip(messages) {
+                let number = |name: &str| message[name].as_u64().unwrap();
+                let start = number("offset") as usize;
+                assert_eq!(cut.payload, start..start + number("length") as usize);
+                assert_eq!(cut.stamp, Stamp::Ticks(number("ticks")));
+            }
+        }
     }
 
     #[test]

@@ -4,10 +4,12 @@
 
 mod beamport;
 mod geb;
+mod hadaq;
 mod raw;
 
 pub(crate) use beamport::Beamport;
 pub(crate) use geb::Geb;
+pub(crate) use hadaq::Hadaq;
 pub(crate) use raw::Raw;
 
 use std::ops::Range;
@@ -44,6 +46,8 @@ pub(crate) struct Cut {
     pub(crate) number: Number,
     pub(crate) stamp: Stamp,
     pub(crate) schema: SchemaId,
+    /// `store::flags` that the board gives it.
+    pub(crate) flags: u16,
     /// Its bytes in the datagram.
     pub(crate) payload: Range<usize>,
 }
@@ -73,4 +77,34 @@ const fn damaged(reason: &'static str) -> Read {
 pub(crate) trait Framing: Send {
     /// Adds the messages in a datagram to `cuts`, which is empty.
     fn cut(&mut self, datagram: &[u8], cuts: &mut Vec<Cut>) -> Read;
+}
+
+/// Datagrams that `tests/framings.py` made, of one framing: the bytes, and the messages in them or the reason why there
+/// are none.
+#[cfg(test)]
+pub(crate) fn vectors(framing: &str) -> Vec<(Vec<u8>, serde_json::Value)> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/vectors/framings.json");
+    let all: Vec<serde_json::Value> = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let of_framing: Vec<_> = all
+        .iter()
+        .filter(|one| one["framing"] == framing)
+        .map(|one| (unhex(&one["hex"]), one["messages"].clone()))
+        .collect();
+    assert!(of_framing.len() >= 9, "{framing}");
+    of_framing
+}
+
+/// Bytes from hexadecimal digits.
+#[cfg(test)]
+pub(crate) fn unhex(hex: &serde_json::Value) -> Vec<u8> {
+    let hex = hex.as_str().unwrap();
+    (0..hex.len() / 2).map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap()).collect()
+}
+
+/// What a framing makes of a datagram.
+#[cfg(test)]
+pub(crate) fn cut(framing: &mut dyn Framing, datagram: &[u8]) -> (Read, Vec<Cut>) {
+    let mut cuts = Vec::new();
+    let read = framing.cut(datagram, &mut cuts);
+    (read, cuts)
 }

@@ -1,0 +1,201 @@
+//! The framing `hadaq` of HADES and the TRB boards: a transport unit with sub-events, each of which is a message.
+//!
+//! A datagram is a unit, padded to 8 bytes, and its first 32 bytes again. A unit is its size (u32), its decoding (u32)
+//! and sub-events; a sub-event is its size (u32, with this header), decoding, id and trigger word, and data; each is
+//! padded to 8 bytes. A word of decoding above `0xffffff`, read as little endian, says that what it belongs to is big
+//! endian. The upper 24 bits of the trigger word are the number of the trigger, the lower 8 its tag. Source of the
+//! format: DABC, `plugins/hadaq`.
+
+use super::{Cut, Framing, Number, Read, Stamp, damaged};
+use crate::limits::{HADAQ_ALIGN, HADAQ_MARK_BYTES, HADAQ_TRAILER, HADAQ_UNIT};
+use store::{SchemaId, crc32c, flags};
+
+/// Schema id of a sub-event.
+pub(crate) const SUB_EVENT: SchemaId = SchemaId(*b"had0");
+
+/// Bytes of the header of a sub-event.
+const HEADER: usize = 16;
+
+/// Trigger numbers begin again here.
+const WRAP: u64 = 1 << 24;
+
+/// In the id of a sub-event: its sender says that its data have errors.
+const HAS_ERROR: u32 = 1 << 31;
+
+/// The framing.
+#[derive(Default)]
+pub(crate) struct Hadaq {
+    /// The number of the message before, as if numbers never began again.
+    last: Option<u64>,
+}
+
+impl Hadaq {
+    /// Of a board whose next number is this one.
+    pub(crate) fn new(next: Option<u64>) -> Self {
+        Self { last: next.map(|next| next.saturating_sub(1)) }
+    }
+
+    /// The number of a trigger as if numbers never began again: the nearest to the one before. `None`: it is below the
+    /// beginning.
+    fn number(&mut self, trigger: u64) -> Option<u64> {
+        let number = match self.last {
+            None => trigger,
+            Some(last) => {
+                // An old central trigger board raises the upper part of its counter one trigger too late.
+                let is_stale = trigger & 0xffff == 0 && last & 0xffff == 0xffff && (last & !0xffff) % WRAP == trigger;
+                let trigger = trigger + if is_stale { 0x1_0000 } else { 0 };
+                let ahead = (trigger + WRAP - last % WRAP) % WRAP;
+                match ahead <= WRAP / 2 {
+                    true => last.checked_add(ahead)?,
+                    false => last.checked_sub(WRAP - ahead)?,
+                }
+            }
+        };
+        self.last = Some(number);
+        Some(number)
+    }
+}
+
+impl Framing for Hadaq {
+    fn cut(&mut self, datagram: &[u8], cuts: &mut Vec<Cut>) -> Read {
+        let Some(size) = unit(datagram) else { return damaged("length") };
+        if datagram.first_chunk::<HADAQ_TRAILER>() != datagram.last_chunk() {
+            return damaged("trailer");
+        }
+        let (mut at, mut read) = (HADAQ_UNIT, Read::Whole);
+        while at < size {
+            let Some(event) = SubEvent::read(&datagram[at..size]) else {
+                cuts.clear();
+                return damaged("length");
+            };
+            let payload = at..at + event.size;
+            at += event.size.next_multiple_of(HADAQ_ALIGN);
+            let Some(number) = self.number(event.trigger()) else {
+                read = Read::Refused { reason: "late", is_damaged: false };
+                continue;
+            };
+            let mark = crc32c(&datagram[payload.start..payload.end.min(payload.start + HADAQ_MARK_BYTES)]);
+            let number = Number::Board { number, mark };
+            cuts.push(Cut { number, stamp: Stamp::Arrival, schema: SUB_EVENT, flags: event.flags(), payload });
+        }
+        read
+    }
+}
+
+/// The size of the unit in a datagram; `None` where the datagram does not have its length.
+fn unit(datagram: &[u8]) -> Option<usize> {
+    let [size, _] = words(datagram)?;
+    let size = size as usize;
+    // At most 2^32 + 32 + 7, which a `usize` holds.
+    let length = size.checked_next_multiple_of(HADAQ_ALIGN)?.checked_add(HADAQ_TRAILER)?;
+    (size >= HADAQ_UNIT && length == datagram.len()).then_some(size)
+}
+
+/// The header of a sub-event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SubEvent {
+    /// Bytes, with the header and without padding: at least 16.
+    pub(crate) size: usize,
+    /// Who sent it, and in bit 31 whether its data have errors.
+    id: u32,
+    /// Number and tag of the trigger.
+    word: u32,
+}
+
+impl SubEvent {
+    /// Reads the header of the sub-event that these bytes begin with; `None` where they are fewer than it says.
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+        let [size, _, id, word] = words(bytes)?;
+        let size = size as usize;
+        (HEADER..=bytes.len()).contains(&size).then_some(Self { size, id, word })
+    }
+
+    /// The number of its trigger, 24 bits.
+    pub(crate) fn trigger(self) -> u64 {
+        u64::from(self.word >> 8)
+    }
+
+    /// The flags of its message: the tag of its trigger, and whether its data have errors.
+    pub(crate) fn flags(self) -> u16 {
+        let error = if self.id & HAS_ERROR == 0 { 0 } else { flags::SUSPECT };
+        flags::of_source(self.word as u8) | error
+    }
+}
+
+/// The first words, in the byte order that the second of them says; `None` where there are fewer bytes.
+pub(crate) fn words<const N: usize>(bytes: &[u8]) -> Option<[u32; N]> {
+    let word = |at: usize| bytes.get(4 * at..)?.first_chunk().copied();
+    let is_big = u32::from_le_bytes(word(1)?) > 0xff_ffff;
+    let mut words = [0; N];
+    for (at, place) in words.iter_mut().enumerate() {
+        let bytes = word(at)?;
+        *place = if is_big { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) };
+    }
+    Some(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::framing::{cut, vectors};
+
+    /// `tests/framings.py` made them.
+    #[test]
+    fn datagrams_made_by_another_implementation_are_cut_alike() {
+        for (bytes, messages) in vectors("hadaq") {
+            let (read, cuts) = cut(&mut Hadaq::default(), &bytes);
+            let Some(messages) = messages.as_array() else {
+                assert_eq!((read, cuts.len()), (damaged(if messages == "length" { "length" } else { "trailer" }), 0));
+                continue;
+            };
+            assert_eq!((read, cuts.len()), (Read::Whole, messages.len()));
+            for (cut, message) in cuts.iter().zip(messages) {
+                let number = |name: &str| message[name].as_u64().unwrap();
+                assert!(matches!(cut.number, Number::Board { number: n, .. } if n == number("number")), "{cut:?}");
+                let start = number("offset") as usize;
+                assert_eq!(cut.payload, start..start + number("length") as usize);
+                assert_eq!(u64::from(flags::byte_of_source(cut.flags)), number("tag"));
+                assert_eq!(cut.flags & !flags::OF_SOURCE == flags::SUSPECT, message["is_suspect"] == true);
+                assert_eq!((cut.stamp, cut.schema), (Stamp::Arrival, SUB_EVENT));
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_go_on_where_they_begin_again() {
+        let mut board = Hadaq::default();
+        let wrap = WRAP - 1;
+        for (trigger, number) in [(wrap - 1, wrap - 1), (wrap, wrap), (0, WRAP), (wrap - 1, wrap - 1), (1, WRAP + 1)] {
+            assert_eq!(board.number(trigger), Some(number), "{trigger}");
+        }
+        // A message that was sent before number 0 has none.
+        let mut board = Hadaq::default();
+        assert_eq!([5, wrap, 4].map(|trigger| board.number(trigger)), [Some(5), None, Some(4)]);
+        // After a restart of the receiver.
+        let mut board = Hadaq::new(Some(3 * WRAP));
+        assert_eq!([wrap - 2, 7].map(|trigger| board.number(trigger)), [Some(3 * WRAP - 3), Some(3 * WRAP + 7)]);
+        let mut board = Hadaq::new(Some(u64::MAX));
+        assert_eq!([wrap, 0].map(|trigger| board.number(trigger)), [Some(u64::MAX), None]);
+    }
+
+    #[test]
+    fn a_number_whose_upper_part_is_late_is_corrected() {
+        let mut board = Hadaq::default();
+        let numbers = [0x01_fffe, 0x01_ffff, 0x01_0000, 0x02_0001].map(|trigger| board.number(trigger).unwrap());
+        assert_eq!(numbers, [0x01_fffe, 0x01_ffff, 0x02_0000, 0x02_0001]);
+        let mut board = Hadaq::default();
+        let numbers = [0xff_ffff, 0xff_0000, 1].map(|trigger| board.number(trigger).unwrap());
+        assert_eq!(numbers, [0xff_ffff, WRAP, WRAP + 1]);
+    }
+
+    #[test]
+    fn a_changed_beginning_is_seen() {
+        let (bytes, _) = vectors("hadaq").remove(0);
+        for bit in (0..8 * HADAQ_TRAILER).chain(8 * (bytes.len() - HADAQ_TRAILER)..8 * bytes.len()) {
+            let mut bytes = bytes.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let (read, cuts) = cut(&mut Hadaq::default(), &bytes);
+            assert!(matches!(read, Read::Refused { is_damaged: true, .. }) && cuts.is_empty(), "bit {bit}");
+        }
+    }
+}

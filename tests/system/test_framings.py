@@ -1,0 +1,81 @@
+"""Framings of UDP sources: datagrams made by plain Python (tests/framings.py), received by `beamport up`."""
+
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import until
+from test_udp import entries_of, ports
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+import framings
+
+beamport = pytest.importorskip("beamport", reason="pip install .")
+
+
+class Board:
+    """A source of a lab and what sends to it."""
+
+    def __init__(self, lab, framing: str, keys: str = ""):
+        (self.port,) = ports(1)
+        self.lab = lab
+        source = f'[source.d001]\nkind = "udp"\nlisten = "127.0.0.1:{self.port}"\nframing = "{framing}"\n'
+        lab.write(source + 'live = "8 MiB"\n' + keys + "[run.first]\n")
+        self.process, _ = lab.up_ready()
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+
+    def send(self, *datagrams: bytes) -> None:
+        for data in datagrams:
+            self.socket.sendto(data, ("127.0.0.1", self.port))
+
+    def restart(self) -> None:
+        """Kills `up`, and starts it again."""
+        self.lab.kill(self.process)
+        self.process, _ = self.lab.up_ready()
+
+    def wait(self, count: int):
+        """The stream, once it has so many messages."""
+        until(
+            lambda: (stream := self.stream()) is not None and stream.count >= count, f"{count} messages do not arrive"
+        )
+        return self.stream()
+
+    def stream(self):
+        data = beamport.open(self.lab.data)
+        return data["d001"] if "d001" in data else None
+
+    def entry(self, status: int) -> dict:
+        """Ends `up`; the account of the stream."""
+        self.lab.interrupt(self.process)
+        return entries_of(self.lab.report(self.process, status=status))["d001"]
+
+
+def test_sub_events_of_hadaq_are_messages_with_numbers_and_tags(lab):
+    board = Board(lab, "hadaq")
+    wrap = framings.WRAP
+
+    def event(number: int, **more) -> bytes:
+        return framings.sub_event(0x8000, number % wrap, number & 255, number.to_bytes(8, "big") * 3, **more)
+
+    first = wrap - 6
+    board.send(framings.hadaq(*(event(first + at) for at in range(4))), framings.hadaq(event(first + 4)))
+    board.wait(5)
+    # The process is killed before the numbers begin again, and one datagram is lost meanwhile.
+    board.restart()
+    late = framings.hadaq(event(first + 7), event(first + 8, error=True), order=">")
+    board.send(late, late, framings.hadaq(event(first + 10)), b"foreign", framings.hadaq(event(first + 9))[:-1] + b"\1")
+    stream = board.wait(8)
+    messages = list(stream.read())
+    numbers = [0, 1, 2, 3, 4, 7, 8, 10]
+    assert [message.origin_seq - first for message in messages] == numbers
+    assert [bytes(message.payload) for message in messages] == [
+        event(first + 8, error=True) if at == 8 else event(first + at) for at in numbers
+    ]
+    entries = [entry for batch in [stream.read(8)] for entry in batch.entries]
+    assert [entry["flags"] >> 8 for entry in entries] == [first + at & 255 for at in numbers]
+    assert [message.flags for message in messages] == [["suspect"] if at == 8 else [] for at in numbers]
+    row = board.entry(status=1)
+    assert row["closed"] and (row["sent"], row["appended"]) == (11, 8), row
+    assert row["lost"] == {"absent": 2, "damaged": 1}, row
+    assert row["refused"] == {"duplicate": 2, "length": 1, "trailer": 1}, row
