@@ -79,3 +79,36 @@ def test_sub_events_of_hadaq_are_messages_with_numbers_and_tags(lab):
     assert row["closed"] and (row["sent"], row["appended"]) == (11, 8), row
     assert row["lost"] == {"absent": 2, "damaged": 1}, row
     assert row["refused"] == {"duplicate": 2, "length": 1, "trailer": 1}, row
+
+
+def test_readouts_of_ess_are_counted_in_each_queue(lab):
+    board = Board(lab, "ess")
+    first = 2**32 - 3
+
+    def readout(queue: int, at: int) -> bytes:
+        return framings.ess(
+            bytes([queue, at]) * 24, number=(first + at) % 2**32, queue=queue, seconds=1_772_366_400 + at
+        )
+
+    board.send(*(readout(queue, at) for at in range(3) for queue in (0, 5)))
+    board.wait(6)
+    board.restart()
+    # Each queue has lost one before the restart, and one after it.
+    board.send(readout(0, 4), readout(5, 4), readout(0, 6), readout(5, 6), readout(5, 4), readout(5, 5)[:-1])
+    messages = list(board.wait(10).read())
+    assert {message.schema for message in messages} == {"ar51"}
+    for queue, origin in ((0, "d001"), (5, "d001.q5")):
+        own = [message for message in messages if message.origin == origin]
+        assert [message.origin_seq - first for message in own] == [0, 1, 2, 4, 6]
+        assert [message.source_time for message in own] == [(1_772_366_400 + at) * 10**9 for at in (0, 1, 2, 4, 6)]
+        assert [message.message_id for message in own] == [first + at for at in (0, 1, 2, 4, 6)]
+        assert [bytes(message.raw_data) for message in own] == [readout(queue, at) for at in (0, 1, 2, 4, 6)]
+    board.lab.interrupt(board.process)
+    ledger = board.lab.report(board.process, status=1)["ledger"]
+    rows = {row["origin"]: row for row in ledger if row["account"] == "entry"}
+    assert set(rows) == {"d001", "d001.q5"} and all(row["closed"] for row in rows.values()), rows
+    assert all(row["lost"]["absent"] == 1 and sum(row["lost"].values()) == 2 for row in rows.values()), rows
+    # One of the two is explained by the damaged datagram.
+    assert sum(row["lost"].get("damaged", 0) for row in rows.values()) == 1, rows
+    refused = [row["refused"] for row in rows.values()]
+    assert sum(counts.get("length", 0) for counts in refused) == 1 and rows["d001.q5"]["refused"]["duplicate"] == 1

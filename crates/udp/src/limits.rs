@@ -90,3 +90,12 @@ pub(crate) const HADAQ_TRAILER: usize = 32;
 /// Bytes of a sub-event by which a copy of it is recognised: the header, which is the same whenever a board begins
 /// again, and enough of its times, which are not.
 pub(crate) const HADAQ_MARK_BYTES: usize = 256;
+
+/// Bytes of the header of framing `ess`, by its version.
+pub(crate) const ESS_HEADERS: [usize; 2] = [30, 32];
+
+/// Output queues of framing `ess`.
+pub(crate) const ESS_QUEUES: usize = 12;
+
+/// Ticks a second of framing `ess`.
+pub(crate) const ESS_TICKS: u64 = 88_052_500;

@@ -84,6 +84,8 @@ struct Counter {
     total: u64,
     /// Counts that became causes, or expired.
     used: u64,
+    /// Of these causes, those that no other numbering of the board knows of.
+    new: u64,
     /// The total at some time, and the next number then: it expires when numbers have come for the reorder time.
     mark: Option<(u64, i64, u64)>,
 }
@@ -93,6 +95,7 @@ impl Counter {
     fn take(&mut self, n: u64) -> u64 {
         let taken = n.min(self.total - self.used);
         self.used += taken;
+        self.new += taken;
         taken
     }
 
@@ -250,6 +253,17 @@ impl Numbers {
     /// The kernel has dropped this many more datagrams.
     pub(crate) fn drop_in_kernel(&mut self, n: u64) {
         self.kernel.total += n;
+    }
+
+    /// Counts of the kernel and of damaged datagrams that became causes since the last call.
+    pub(crate) fn spent(&mut self) -> [u64; 2] {
+        [&mut self.kernel, &mut self.damaged].map(|counter| std::mem::take(&mut counter.new))
+    }
+
+    /// These counts became causes in another numbering of the board.
+    pub(crate) fn spend(&mut self, [kernel, damaged]: [u64; 2]) {
+        self.kernel.used = self.kernel.total.min(self.kernel.used.saturating_add(kernel));
+        self.damaged.used = self.damaged.total.min(self.damaged.used.saturating_add(damaged));
     }
 
     /// When the first hole is to be filed, ns; `None` where there is none.
@@ -446,6 +460,26 @@ mod tests {
         numbers.file(1000, true, &mut lost);
         assert_eq!((lost_of(&lost, Cause::Kernel), lost_of(&lost, Cause::Damaged)), (vec![100], vec![]));
         assert_eq!(lost_of(&lost, Cause::Network), [101]);
+    }
+
+    #[test]
+    fn a_count_explains_a_hole_in_one_numbering_alone() {
+        let mut both = [Numbers::new(None, 0, REORDER), Numbers::new(None, 0, REORDER)];
+        let mut lost = [Vec::new(), Vec::new()];
+        for numbers in &mut both {
+            numbers.take(0, 1, 0, 0);
+            numbers.take(3, 1, 0, 0);
+            numbers.drop_in_kernel(3);
+            numbers.damage();
+        }
+        both[0].file(100, true, &mut lost[0]);
+        let spent = both[0].spent();
+        both[1].spend(spent);
+        both[1].file(100, true, &mut lost[1]);
+        let [first, second] = &lost;
+        assert_eq!((spent, lost_of(first, Cause::Kernel)), ([2, 0], vec![1, 2]));
+        assert_eq!((lost_of(second, Cause::Kernel), lost_of(second, Cause::Damaged)), (vec![1], vec![2]));
+        assert_eq!((both[1].spent(), both[1].spent()), ([1, 1], [0, 0]));
     }
 
     #[test]

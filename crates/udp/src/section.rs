@@ -15,8 +15,11 @@ use std::time::Duration;
 use store::SchemaId;
 
 static LISTEN: Key = required("listen", "IP address and port", "Where datagrams arrive: one port for each board.");
-static FRAMING: Key =
-    required("framing", "`beamport`, `geb`, `hadaq` or `raw`", "How a datagram is read: [framings](udp.md#framings).");
+static FRAMING: Key = required(
+    "framing",
+    "`beamport`, `ess`, `geb`, `hadaq` or `raw`",
+    "How a datagram is read: [framings](udp.md#framings).",
+);
 static SCHEMA: Key = key("schema", "four letters or digits", "raw0", "Schema id of the messages of framing `raw`.");
 static ALLOW: Key = key(
     "allow",
@@ -90,6 +93,8 @@ pub(crate) enum FramingWord {
     /// A header of 64 bytes and a payload.
     #[default]
     Beamport,
+    /// Readouts of ESS.
+    Ess,
     /// Units of GRETINA and GRETA.
     Geb,
     /// Sub-events of HADES.
@@ -99,8 +104,13 @@ pub(crate) enum FramingWord {
 }
 
 impl Word for FramingWord {
-    const ALL: &'static [(&'static str, Self)] =
-        &[("beamport", Self::Beamport), ("geb", Self::Geb), ("hadaq", Self::Hadaq), ("raw", Self::Raw)];
+    const ALL: &'static [(&'static str, Self)] = &[
+        ("beamport", Self::Beamport),
+        ("ess", Self::Ess),
+        ("geb", Self::Geb),
+        ("hadaq", Self::Hadaq),
+        ("raw", Self::Raw),
+    ];
 }
 
 /// What a section says.

@@ -1,7 +1,7 @@
 //! The source: takes the datagrams of a port, and makes messages of them.
 
-use crate::framing::{Beamport, Cut, Framing, Geb, Hadaq, Number, Raw, Read, Stamp};
-use crate::limits::{FILE_PAUSE, IDLE_PAUSE, LIVES_MAX, STEP_DATAGRAMS};
+use crate::framing::{Beamport, Cut, Ess, Framing, Geb, Hadaq, Number, Raw, Read, Stamp};
+use crate::limits::{ESS_QUEUES, FILE_PAUSE, IDLE_PAUSE, LIVES_MAX, STEP_DATAGRAMS};
 use crate::numbers::{Lost, Numbers, Sign};
 use crate::section::{FramingWord, Plan};
 use crate::socket::{self, Batch};
@@ -46,7 +46,7 @@ impl Source for Udp {
     }
 
     fn status(&self) -> Value {
-        self.open.as_ref().map_or(Value::Null, |open| open.books.status())
+        self.open.as_ref().map_or(Value::Null, |open| status_of(&open.books))
     }
 
     fn descriptor(&self) -> Option<RawFd> {
@@ -59,7 +59,8 @@ impl Source for Udp {
 struct Open {
     socket: UdpSocket,
     counter: Counter,
-    books: Books,
+    /// One for each numbering of the board; the first is always there.
+    books: Vec<Books>,
     trouble: Option<Fault>,
     framing: Box<dyn Framing>,
     /// Messages of one datagram.
@@ -77,10 +78,11 @@ struct Counter {
 
 impl Counter {
     /// Adds what the kernel has dropped since the last look.
-    fn read(&mut self, socket: &UdpSocket, now: i64, books: &mut Books) {
+    fn read(&mut self, socket: &UdpSocket, now: i64, all: &mut [Books]) {
         // It cannot fail on a socket of ours; then drops are counted as lost in the network.
         if let Ok(drops) = socket::drops(socket) {
-            books.numbers.drop_in_kernel(u64::from(drops.wrapping_sub(self.known)));
+            let new = u64::from(drops.wrapping_sub(self.known));
+            all.iter_mut().for_each(|books| books.numbers.drop_in_kernel(new));
             self.known = drops;
         }
         self.read = now;
@@ -90,6 +92,8 @@ impl Counter {
 /// What is known of the messages of the board.
 struct Books {
     name: String,
+    /// Number of the numbering.
+    queue: u8,
     numbers: Numbers,
     /// From 1.
     life: u32,
@@ -121,23 +125,19 @@ impl Open {
             Fault::new(what, "the kernel allows no larger one")
                 .hint(format!("sysctl -w net.core.rmem_max={}", plan.buffer))
         });
-        let known = resume.origins.iter().find(|origin| origin.name == plan.name);
-        let (next, time) = known.map_or((None, now), |known| (Some(known.next_seq), known.last_time));
-        let books = Books {
-            name: plan.name.clone(),
-            numbers: Numbers::new(next, time, plan.reorder),
-            life: known.map_or(1, |known| known.life),
-            row: None,
-            lost: Vec::new(),
-            datagrams: 0,
-            bytes: 0,
-            counts: BTreeMap::new(),
+        let is_known = |queue: &u8| {
+            let name = origin_of(&plan.name, *queue);
+            *queue == 0 || resume.origins.iter().any(|origin| origin.name == name)
         };
+        let books: Vec<Books> =
+            (0..ESS_QUEUES as u8).filter(is_known).map(|queue| Books::new(plan, queue, now, resume)).collect();
+        let next = |queue| books.iter().find(|books| books.queue == queue)?.numbers.next();
         let counter = Counter { known: socket::drops(&socket).map_err(cannot)?, read: now };
         let framing: Box<dyn Framing> = match plan.framing {
             FramingWord::Beamport => Box::new(Beamport),
+            FramingWord::Ess => Box::new(Ess::new(&plan.name, next)),
             FramingWord::Geb => Box::new(Geb),
-            FramingWord::Hadaq => Box::new(Hadaq::new(next)),
+            FramingWord::Hadaq => Box::new(Hadaq::new(next(0))),
             FramingWord::Raw => Box::new(Raw(plan.schema)),
         };
         Ok(Self { socket, counter, books, trouble, framing, cuts: Vec::new(), is_idle: false })
@@ -149,14 +149,17 @@ impl Open {
         // The clock of the machine may have been set.
         if !(0..FILE_PAUSE).contains(&since) {
             self.counter.read(&self.socket, now, &mut self.books);
-            self.books.numbers.file(now, taken < STEP_DATAGRAMS, &mut self.books.lost);
-            self.books.file(out)?;
+            for at in 0..self.books.len() {
+                let books = &mut self.books[at];
+                books.numbers.file(now, taken < STEP_DATAGRAMS, &mut books.lost);
+                self.file(at, out)?;
+            }
         }
         self.is_idle = taken == 0;
         if taken >= STEP_DATAGRAMS {
             return Ok(Step::Again);
         }
-        let pause = match (self.is_idle, self.books.numbers.due()) {
+        let pause = match (self.is_idle, self.books.iter().filter_map(|books| books.numbers.due()).min()) {
             (false, _) => plan.drain,
             (true, Some(due)) => due.saturating_sub(now).clamp(FILE_PAUSE, IDLE_PAUSE),
             (true, None) => IDLE_PAUSE,
@@ -173,7 +176,7 @@ impl Open {
             for at in 0..count {
                 let may_send = |sender| plan.allow.iter().any(|network| network.has(sender));
                 if !plan.allow.is_empty() && !batch.sender(at).is_some_and(may_send) {
-                    self.books.refuse("sender", out)?;
+                    self.books[0].refuse("sender", out)?;
                     taken += 1;
                     continue;
                 }
@@ -191,7 +194,7 @@ impl Open {
 
     /// Takes a datagram.
     fn take(&mut self, datagram: &[u8], plan: &Plan, now: i64, out: &mut dyn Outlet) -> Result<(), Fault> {
-        let books = &mut self.books;
+        let books = &mut self.books[0];
         books.datagrams += 1;
         books.bytes += datagram.len() as u64;
         let mut cuts = std::mem::take(&mut self.cuts);
@@ -199,10 +202,10 @@ impl Open {
         match self.framing.cut(datagram, &mut cuts) {
             Read::Whole => {}
             Read::Refused { reason, is_damaged } => {
-                if is_damaged {
-                    books.numbers.damage();
-                }
                 books.refuse(reason, out)?;
+                if is_damaged {
+                    self.books.iter_mut().for_each(|books| books.numbers.damage());
+                }
             }
             Read::Next(number, stamp) => match time_of(stamp, plan, now) {
                 None => books.refuse("time", out)?,
@@ -226,7 +229,8 @@ impl Open {
 
     /// Appends a message, if it is one.
     fn message(&mut self, cut: &Cut, payload: &[u8], plan: &Plan, now: i64, out: &mut dyn Outlet) -> Result<(), Fault> {
-        let books = &mut self.books;
+        let at = self.numbering(cut.queue, plan, now);
+        let books = &mut self.books[at];
         let Some(time) = time_of(cut.stamp, plan, now) else { return books.refuse("time", out) };
         let number = match cut.number {
             Number::Arrival => books.numbers.count(),
@@ -247,22 +251,64 @@ impl Open {
             }
         };
         if books.numbers.closes() {
-            self.counter.read(&self.socket, now, books);
+            self.counter.read(&self.socket, now, &mut self.books);
+            let books = &mut self.books[at];
             books.numbers.close(&mut books.lost);
-            books.file(out)?;
+            self.file(at, out)?;
         }
+        let books = &mut self.books[at];
         let origin = books.row(out)?;
         let meta = Meta { source_time: time, origin, origin_seq: number, schema: cut.schema, flags: cut.flags };
-        if out.push(&meta, payload)? == Pushed::Full {
+        if out.push_parts(&meta, &[self.framing.head(), payload])? == Pushed::Full {
             // The board does not wait: the next datagram would be lost in its place.
             out.missing(origin, number..=number, time..=time, "full")?;
             books.count("full", 1);
         }
         Ok(())
     }
+
+    /// The place of the books of a numbering, which are made on first use.
+    fn numbering(&mut self, queue: u8, plan: &Plan, now: i64) -> usize {
+        self.books.iter().position(|books| books.queue == queue).unwrap_or_else(|| {
+            self.books.push(Books::new(plan, queue, now, &Resume::default()));
+            self.books.len() - 1
+        })
+    }
+
+    /// Puts lost numbers into the account. What the counts of the port have explained explains nothing in another
+    /// numbering.
+    fn file(&mut self, at: usize, out: &mut dyn Outlet) -> Result<(), Fault> {
+        let spent = self.books[at].numbers.spent();
+        let others = self.books.iter_mut().enumerate().filter(|(other, _)| *other != at);
+        others.for_each(|(_, books)| books.numbers.spend(spent));
+        self.books[at].file(out)
+    }
+}
+
+/// The name of the origin of a numbering: that of the source, and the number of the queue where it is not the first.
+fn origin_of(source: &str, queue: u8) -> String {
+    if queue == 0 { source.to_owned() } else { format!("{source}.q{queue}") }
 }
 
 impl Books {
+    /// Of a numbering of the board.
+    fn new(plan: &Plan, queue: u8, now: i64, resume: &Resume) -> Self {
+        let name = origin_of(&plan.name, queue);
+        let known = resume.origins.iter().find(|origin| origin.name == name);
+        let (next, time) = known.map_or((None, now), |known| (Some(known.next_seq), known.last_time));
+        Self {
+            name,
+            queue,
+            numbers: Numbers::new(next, time, plan.reorder),
+            life: known.map_or(1, |known| known.life),
+            row: None,
+            lost: Vec::new(),
+            datagrams: 0,
+            bytes: 0,
+            counts: BTreeMap::new(),
+        }
+    }
+
     /// The row of the origin.
     fn row(&mut self, out: &mut dyn Outlet) -> Result<u32, Fault> {
         if let Some(row) = self.row {
@@ -313,14 +359,22 @@ impl Books {
         let count = self.counts.entry(word).or_default();
         *count = count.saturating_add(n);
     }
+}
 
-    fn status(&self) -> Value {
-        let mut status = json!({"datagrams": self.datagrams, "bytes": self.bytes, "next": self.numbers.next()});
-        if let Some(status) = status.as_object_mut() {
-            status.extend(self.counts.iter().map(|(word, n)| ((*word).to_owned(), json!(n))));
+/// Figures of all numberings together; `next` of each.
+fn status_of(all: &[Books]) -> Value {
+    let sum = |of: fn(&Books) -> u64| all.iter().map(of).sum::<u64>();
+    let mut status = json!({"datagrams": sum(|books| books.datagrams), "bytes": sum(|books| books.bytes)});
+    let mut counts = BTreeMap::<&str, u64>::new();
+    if let Some(status) = status.as_object_mut() {
+        for books in all {
+            let next = if books.queue == 0 { "next".to_owned() } else { format!("next.q{}", books.queue) };
+            status.insert(next, books.numbers.next().into());
+            books.counts.iter().for_each(|(word, n)| *counts.entry(word).or_default() += n);
         }
-        status
+        status.extend(counts.iter().map(|(word, n)| ((*word).to_owned(), json!(n))));
     }
+    status
 }
 
 /// The source time of a stamp, ns since 1970 UTC; `None` where it is outside of what can be stored, or the unit of

@@ -23,7 +23,14 @@ impl Framing for Geb {
                 return damaged("length");
             };
             let stamp = Stamp::Ticks(ticks);
-            cuts.push(Cut { number: Number::Arrival, stamp, schema: UNIT, flags: 0, payload: at..at + length });
+            cuts.push(Cut {
+                number: Number::Arrival,
+                queue: 0,
+                stamp,
+                schema: UNIT,
+                flags: 0,
+                payload: at..at + length,
+            });
             at += length;
         }
         if cuts.is_empty() { damaged("length") } else { Read::Whole }

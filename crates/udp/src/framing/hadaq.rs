@@ -6,7 +6,7 @@
 //! endian. The upper 24 bits of the trigger word are the number of the trigger, the lower 8 its tag. Source of the
 //! format: DABC, `plugins/hadaq`.
 
-use super::{Cut, Framing, Number, Read, Stamp, damaged};
+use super::{Cut, Framing, Number, Read, Stamp, damaged, nearest};
 use crate::limits::{HADAQ_ALIGN, HADAQ_MARK_BYTES, HADAQ_TRAILER, HADAQ_UNIT};
 use store::{SchemaId, crc32c, flags};
 
@@ -44,11 +44,7 @@ impl Hadaq {
                 // An old central trigger board raises the upper part of its counter one trigger too late.
                 let is_stale = trigger & 0xffff == 0 && last & 0xffff == 0xffff && (last & !0xffff) % WRAP == trigger;
                 let trigger = trigger + if is_stale { 0x1_0000 } else { 0 };
-                let ahead = (trigger + WRAP - last % WRAP) % WRAP;
-                match ahead <= WRAP / 2 {
-                    true => last.checked_add(ahead)?,
-                    false => last.checked_sub(WRAP - ahead)?,
-                }
+                nearest(last, trigger, WRAP)?
             }
         };
         self.last = Some(number);
@@ -76,7 +72,14 @@ impl Framing for Hadaq {
             };
             let mark = crc32c(&datagram[payload.start..payload.end.min(payload.start + HADAQ_MARK_BYTES)]);
             let number = Number::Board { number, mark };
-            cuts.push(Cut { number, stamp: Stamp::Arrival, schema: SUB_EVENT, flags: event.flags(), payload });
+            cuts.push(Cut {
+                number,
+                queue: 0,
+                stamp: Stamp::Arrival,
+                schema: SUB_EVENT,
+                flags: event.flags(),
+                payload,
+            });
         }
         read
     }

@@ -3,11 +3,13 @@
 //! Failure behaviour: any bytes may come; they are cut or refused with a word, and nothing panics.
 
 mod beamport;
+mod ess;
 mod geb;
 mod hadaq;
 mod raw;
 
 pub(crate) use beamport::Beamport;
+pub(crate) use ess::Ess;
 pub(crate) use geb::Geb;
 pub(crate) use hadaq::Hadaq;
 pub(crate) use raw::Raw;
@@ -44,6 +46,8 @@ pub(crate) enum Number {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cut {
     pub(crate) number: Number,
+    /// Which of the numberings of the board the number belongs to; 0 where it has one.
+    pub(crate) queue: u8,
     pub(crate) stamp: Stamp,
     pub(crate) schema: SchemaId,
     /// `store::flags` that the board gives it.
@@ -77,6 +81,17 @@ const fn damaged(reason: &'static str) -> Read {
 pub(crate) trait Framing: Send {
     /// Adds the messages in a datagram to `cuts`, which is empty.
     fn cut(&mut self, datagram: &[u8], cuts: &mut Vec<Cut>) -> Read;
+
+    /// Bytes of each message of the last datagram before its payload.
+    fn head(&self) -> &[u8] {
+        &[]
+    }
+}
+
+/// The number nearest to `last` that a counter shows as `shown` which begins again at `wrap`. `None`: it is below 0.
+fn nearest(last: u64, shown: u64, wrap: u64) -> Option<u64> {
+    let ahead = (shown % wrap + wrap - last % wrap) % wrap;
+    if ahead <= wrap / 2 { last.checked_add(ahead) } else { last.checked_sub(wrap - ahead) }
 }
 
 /// Datagrams that `tests/framings.py` made, of one framing: the bytes, and the messages in them or the reason why there
