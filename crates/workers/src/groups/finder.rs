@@ -15,6 +15,8 @@ pub struct Pending<'a> {
     pub members: &'a [u32],
     /// The numbers that their origins gave them.
     pub numbers: &'a [u64],
+    /// The byte that their source put into their flags (`store::flags::byte_of_source`).
+    pub tags: &'a [u8],
 }
 
 impl Pending<'_> {
@@ -42,6 +44,8 @@ pub struct Found {
     pub late: u64,
     /// Messages that are let go and were in no group.
     pub alone: u64,
+    /// Messages that are in no group because their tag is not that of their group.
+    pub tag: u64,
 }
 
 impl Found {
@@ -84,7 +88,7 @@ impl Found {
     pub(super) fn clear(&mut self) {
         self.places.clear();
         self.groups.clear();
-        (self.late, self.alone) = (0, 0);
+        (self.late, self.alone, self.tag) = (0, 0, 0);
     }
 }
 

@@ -42,7 +42,7 @@ use flow::{Data, Fault, Made, Outputs, Stop, Worker, misfit};
 use serde_json::{Map, Value};
 use settings::{Key, Refused, Section, Setting, key, shortened};
 use std::sync::Arc;
-use store::{Batch, Check, Entry, Message, ReadOptions, Reader, SchemaId};
+use store::{Batch, Check, Entry, Message, ReadOptions, Reader, SchemaId, flags};
 
 /// Entries that are let go before the rows of what is pending are moved.
 const GONE: usize = 4096;
@@ -64,6 +64,13 @@ static WRAP: Key =
     key("wrap", "number, 2 or more", "", "Of `trigger`: numbers restart from 0 at this value. Default: never.");
 static OPEN: Key = key("open", "number, 1 to 65536", "1024", "Of `trigger`: most groups that wait for members.");
 static WAIT: Key = key("wait", "time", "1 s", "Of `trigger`: how long a group waits for members.");
+static SAME: Key = key(
+    "same",
+    "`tag`",
+    "",
+    "Of `trigger`: what messages of a group have in common beside the number: the tag, bits 8 to 15 of their flags. \
+     Others belong to no group and are counted as `tag`. Default: nothing.",
+);
 static ARGUMENTS: Key = key("arguments", "table", "{}", "Keyword arguments of your own finder.");
 
 /// `groups`
@@ -79,6 +86,7 @@ pub static GROUPS: WorkerKind = WorkerKind {
         &WRAP,
         &OPEN,
         &WAIT,
+        &SAME,
         &rules::MEMBERS,
         &rules::MULTIPLICITY,
         &rules::COMPLETE,
@@ -108,6 +116,7 @@ enum Find {
         wrap: u64,
         open: usize,
         wait: i64,
+        same_tag: bool,
     },
     /// Code of the user.
     User {
@@ -122,8 +131,11 @@ impl Find {
         ("window", &[&WINDOW]),
         ("grid", &[&WINDOW]),
         ("peak", &[&WINDOW]),
-        ("trigger", &[&WRAP, &OPEN, &WAIT]),
+        ("trigger", &[&WRAP, &OPEN, &WAIT, &SAME]),
     ];
+
+    /// The parameters of all of them.
+    const KEYS: [&'static Key; 8] = [&ARGUMENTS, &GAP, &LONGEST, &WINDOW, &WRAP, &OPEN, &WAIT, &SAME];
 
     fn read(section: &mut Section<'_>) -> Option<Self> {
         let find: Option<Setting<String>> = section.get(&FIND);
@@ -134,7 +146,7 @@ impl Find {
             None if find.contains(':') => &[&ARGUMENTS],
             None => {
                 // Whatever was meant.
-                section.allow([&ARGUMENTS, &GAP, &LONGEST, &WINDOW, &WRAP, &OPEN, &WAIT].map(|key| key.name));
+                section.allow(Self::KEYS.map(|key| key.name));
                 if !find.is_empty() {
                     let words = Self::WORDS.iter().map(|(word, _)| *word);
                     section.refuse(&FIND, settings::unknown_word(&find, words));
@@ -142,7 +154,7 @@ impl Find {
                 return None;
             }
         };
-        for key in [&ARGUMENTS, &GAP, &LONGEST, &WINDOW, &WRAP, &OPEN, &WAIT] {
+        for key in Self::KEYS {
             if section.has(key) && !own.contains(&key) {
                 let cause = format!("`find = \"{}\"` does not take it", shortened(&find));
                 section.refuse(key, Refused::new(cause, "remove it, or write another `find`"));
@@ -159,7 +171,8 @@ impl Find {
                 let wrap = section.within(&WRAP, 2..=1 << 62).map_or(0, |wrap| wrap.value as u64);
                 let open = section.within(&OPEN, 1..=65_536).map(|open| open.value as usize);
                 let wait = length(section, &WAIT);
-                Self::Trigger { wrap, open: open?, wait: wait? }
+                let same = section.word(&SAME, &[("tag", ())]);
+                Self::Trigger { wrap, open: open?, wait: wait?, same_tag: same.is_some() }
             }
             "window" | "grid" => Self::Window { window: length(section, &WINDOW)?, on_grid: find == "grid" },
             _ => {
@@ -203,7 +216,9 @@ impl Plan {
             Find::Gap { gap, longest } => (1, Box::new(windows::Gap::new(gap, longest))),
             Find::Window { window, on_grid } => (2, Box::new(windows::Window::new(window, on_grid))),
             Find::Peak { window } => (3, Box::new(peak::Peak::new(window, self.rules.multiplicity))),
-            Find::Trigger { wrap, open, wait } => (4, Box::new(trigger::Trigger::new(wrap, open, wait, whole))),
+            Find::Trigger { wrap, open, wait, same_tag } => {
+                (4, Box::new(trigger::Trigger::new((wrap, open, wait), whole, same_tag)))
+            }
             Find::User { .. } => return None,
         })
     }
@@ -241,6 +256,7 @@ struct Rows {
     times: Vec<i64>,
     members: Vec<u32>,
     numbers: Vec<u64>,
+    tags: Vec<u8>,
     sequences: Vec<u64>,
     lengths: Vec<u32>,
     /// Rows at the beginning that are let go.
@@ -252,6 +268,7 @@ impl Rows {
         self.times.push(entry.source_time);
         self.members.push(member);
         self.numbers.push(entry.origin_seq);
+        self.tags.push(flags::byte_of_source(entry.flags));
         self.sequences.push(sequence);
         self.lengths.push(entry.length);
     }
@@ -261,6 +278,7 @@ impl Rows {
             times: self.times.get(self.gone..).unwrap_or_default(),
             members: self.members.get(self.gone..).unwrap_or_default(),
             numbers: self.numbers.get(self.gone..).unwrap_or_default(),
+            tags: self.tags.get(self.gone..).unwrap_or_default(),
         }
     }
 
@@ -278,6 +296,7 @@ impl Rows {
             self.times.drain(..self.gone);
             self.members.drain(..self.gone);
             self.numbers.drain(..self.gone);
+            self.tags.drain(..self.gone);
             self.sequences.drain(..self.gone);
             self.lengths.drain(..self.gone);
             self.gone = 0;
@@ -306,6 +325,7 @@ struct Said {
     large: u64,
     late: u64,
     alone: u64,
+    tag: u64,
     cut: u64,
     full: u64,
     unreadable: u64,
@@ -314,12 +334,13 @@ struct Said {
 impl Said {
     /// The first four always, the others where they happened.
     fn to_json(self) -> String {
-        let Self { groups, incomplete, few, prescaled, large, late, alone, cut, full, unreadable } = self;
+        let Self { groups, incomplete, few, prescaled, large, late, alone, tag, cut, full, unreadable } = self;
         let always = [("groups", groups), ("incomplete", incomplete), ("few", few), ("prescaled", prescaled)];
         let rare = [
             ("large", large),
             ("late", late),
             ("alone", alone),
+            ("tag", tag),
             ("cut", cut),
             ("full", full),
             ("unreadable", unreadable),
@@ -642,6 +663,7 @@ impl Worker for Grouping {
             }
             self.said.late += self.found.late;
             self.said.alone += self.found.alone;
+            self.said.tag += self.found.tag;
             self.rows.release(done);
             out.done(&message);
         }

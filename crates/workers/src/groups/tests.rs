@@ -20,6 +20,7 @@ fn all_of(finder: &mut dyn Finder, seen: &[Seen]) -> (Vec<Group>, (usize, u64, u
         rows.times.push(*time);
         rows.members.push(*member);
         rows.numbers.push(*number);
+        rows.tags.push(tag_of(*time));
         let mut found = Found::default();
         let done = finder.find(rows.pending(), &mut found).unwrap();
         for group in 0..found.len() {
@@ -31,6 +32,11 @@ fn all_of(finder: &mut dyn Finder, seen: &[Seen]) -> (Vec<Group>, (usize, u64, u
         first += done;
     }
     (groups, (seen.len() - first, late, alone))
+}
+
+/// The tag of a message, by its time.
+fn tag_of(time: i64) -> u8 {
+    u8::from(time % 7 == 0)
 }
 
 fn at_times(times: &[i64]) -> Vec<Seen> {
@@ -141,7 +147,7 @@ fn triggers(mut finder: Trigger, seen: &[Seen]) -> (Vec<(u64, Vec<usize>)>, u64)
 fn messages_of_one_trigger_belong_together_however_they_are_mixed() {
     let seen = [(0, 0, 5), (1, 0, 6), (2, 1, 6), (3, 1, 5), (4, 0, 7), (5, 0, 7), (6, 1, 7), (7, 1, 7)];
     // 6 is whole first, and waits for 5. Of 7 one member came twice; what comes behind is late.
-    let (groups, late) = triggers(Trigger::new(0, 8, 1000, Some(2)), &seen);
+    let (groups, late) = triggers(Trigger::new((0, 8, 1000), Some(2), false), &seen);
     assert_eq!(groups, [(5, vec![0, 3]), (6, vec![1, 2]), (7, vec![4, 5, 6])]);
     assert_eq!(late, 1);
 }
@@ -149,25 +155,52 @@ fn messages_of_one_trigger_belong_together_however_they_are_mixed() {
 #[test]
 fn a_trigger_that_misses_a_member_is_closed_by_time_or_by_others() {
     let seen = [(0, 0, 1), (10, 0, 2), (20, 1, 2), (110, 0, 3), (111, 0, 4)];
-    let (groups, late) = triggers(Trigger::new(0, 8, 100, Some(2)), &seen);
+    let (groups, late) = triggers(Trigger::new((0, 8, 100), Some(2), false), &seen);
     assert_eq!((groups, late), (vec![(1, vec![0]), (2, vec![1, 2]),], 0));
-    let (groups, _) = triggers(Trigger::new(0, 2, 100_000, Some(2)), &seen);
+    let (groups, _) = triggers(Trigger::new((0, 2, 100_000), Some(2), false), &seen);
     assert_eq!(groups, [(1, vec![0]), (2, vec![1, 2])]);
-    let (groups, _) = triggers(Trigger::new(0, 8, 100_000, None), &seen);
+    let (groups, _) = triggers(Trigger::new((0, 8, 100_000), None, false), &seen);
     assert_eq!(groups, []);
 }
 
 #[test]
 fn a_trigger_number_that_wraps_goes_on() {
     let seen: Vec<Seen> = (0..40).map(|n| (n, (n % 2) as u32, (13 + n as u64 / 2) % 16)).collect();
-    let (groups, late) = triggers(Trigger::new(16, 8, 1000, Some(2)), &seen);
+    let (groups, late) = triggers(Trigger::new((16, 8, 1000), Some(2), false), &seen);
     assert_eq!(groups.iter().map(|group| group.0).collect::<Vec<_>>(), (13..33).collect::<Vec<_>>());
     assert_eq!(late, 0);
     // One that is behind the newest across the wrap.
-    let (groups, late) = triggers(Trigger::new(16, 8, 1000, Some(2)), &[(0, 0, 15), (1, 0, 0), (2, 1, 15), (3, 1, 0)]);
+    let (groups, late) =
+        triggers(Trigger::new((16, 8, 1000), Some(2), false), &[(0, 0, 15), (1, 0, 0), (2, 1, 15), (3, 1, 0)]);
     assert_eq!((groups, late), (vec![(15, vec![0, 2]), (16, vec![1, 3])], 0));
     // One before the first is late.
-    assert_eq!(triggers(Trigger::new(16, 8, 1000, Some(1)), &[(0, 0, 0), (1, 0, 15), (2, 0, 1)]).1, 1);
+    assert_eq!(triggers(Trigger::new((16, 8, 1000), Some(1), false), &[(0, 0, 0), (1, 0, 15), (2, 0, 1)]).1, 1);
+}
+
+#[test]
+fn messages_with_another_tag_than_most_belong_to_no_group() {
+    let mut finder = Trigger::new((0, 8, 1000), Some(3), true);
+    // At 7 and 14 is tag 1: one of 5 differs, two of 6 agree, and of 8 the first counts, as there are as many of each.
+    let seen = [(1, 0, 5), (7, 1, 5), (2, 2, 5), (14, 0, 6), (3, 1, 6), (21, 2, 6), (28, 0, 8), (4, 1, 8), (5, 0, 9)];
+    let (mut rows, mut groups, mut others) = (Rows::default(), Vec::new(), 0);
+    let mut first = 0;
+    for (time, member, number) in seen.into_iter().chain([(2000, 0, 10)]) {
+        rows.times.push(time);
+        rows.members.push(member);
+        rows.numbers.push(number);
+        rows.tags.push(tag_of(time));
+        let mut found = Found::default();
+        let done = finder.find(rows.pending(), &mut found).unwrap();
+        for group in 0..found.len() {
+            let (number, places) = found.get(group).unwrap();
+            groups.push((number.unwrap(), places.iter().map(|place| first + *place as usize).collect::<Vec<_>>()));
+        }
+        others += found.tag;
+        rows.gone += done;
+        first += done;
+    }
+    assert_eq!(groups, [(5, vec![0, 2]), (6, vec![3, 5]), (8, vec![6]), (9, vec![8])]);
+    assert_eq!(others, 3);
 }
 
 #[test]
@@ -176,14 +209,14 @@ fn numbers_that_begin_anew_or_are_wrong_cost_a_wait_and_not_the_rest() {
     let mut seen: Vec<Seen> = (0..10).map(|n| (n, 0, n as u64)).collect();
     seen.insert(5, (5, 0, 1 << 60));
     seen.extend((10..200).map(|n| (n, 0, n as u64)));
-    let (groups, late) = triggers(Trigger::new(0, 8, 20, Some(1)), &seen);
+    let (groups, late) = triggers(Trigger::new((0, 8, 20), Some(1), false), &seen);
     assert_eq!(groups.len() as u64 + late, 201);
     assert!((15..=21).contains(&late), "{late}");
     assert_eq!(groups.last().map(|group| group.0), Some(199));
     // A new run counts from nought.
     let mut seen: Vec<Seen> = (0..100).map(|n| (n, 0, 1000 + n as u64)).collect();
     seen.extend((100..200).map(|n| (n, 0, n as u64 - 100)));
-    let (groups, late) = triggers(Trigger::new(0, 8, 20, Some(1)), &seen);
+    let (groups, late) = triggers(Trigger::new((0, 8, 20), Some(1), false), &seen);
     assert_eq!((groups.len() as u64 + late, groups.last().map(|group| group.0)), (200, Some(99)));
     assert!((19..=21).contains(&late), "{late}");
 }
@@ -204,12 +237,13 @@ fn a_finder_goes_on_from_what_it_kept_and_what_was_pending() {
             (time - late, below(4) as u32, (n / 5 + below(3)) % 64)
         })
         .collect();
-    let makes: [&dyn Fn() -> Box<dyn Finder>; 5] = [
+    let makes: [&dyn Fn() -> Box<dyn Finder>; 6] = [
         &|| Box::new(Gap::new(5, 40)),
         &|| Box::new(Window::new(25, false)),
         &|| Box::new(Window::new(25, true)),
         &|| Box::new(Peak::new(25, 3)),
-        &|| Box::new(Trigger::new(64, 6, 60, Some(4))),
+        &|| Box::new(Trigger::new((64, 6, 60), Some(4), false)),
+        &|| Box::new(Trigger::new((64, 6, 60), Some(4), true)),
     ];
     for make in makes {
         let (whole, (pending, late, _)) = all_of(make().as_mut(), &seen);

@@ -4,6 +4,8 @@
 //! numbers, and so is the lowest where more than `open` are open; one whose first message is more than `wait` behind the
 //! newest time is closed whatever others are open. A message whose number is not above that of the last that was closed in
 //! order is late, for `wait` after that: then numbers began anew, or a wrong one was ahead of all.
+//!
+//! With `same = "tag"` a group has the tag of most of its messages, when it is closed; the others are in none.
 
 use super::finder::{Finder, Found, Pending};
 use flow::Fault;
@@ -32,6 +34,8 @@ pub(super) struct Trigger {
     wait: i64,
     /// How many make a group whole.
     whole: Option<usize>,
+    /// Messages of a group have the same tag.
+    same_tag: bool,
     /// The newest number, unwrapped.
     newest: Option<u64>,
     newest_time: i64,
@@ -54,12 +58,14 @@ pub(super) struct Trigger {
 }
 
 impl Trigger {
-    pub(super) fn new(wrap: u64, most: usize, wait: i64, whole: Option<usize>) -> Self {
+    /// `wrap`: 0 for never. `most`: groups that are open. `wait`: ns.
+    pub(super) fn new((wrap, most, wait): (u64, usize, i64), whole: Option<usize>, same_tag: bool) -> Self {
         Self {
             wrap,
             most,
             wait,
             whole,
+            same_tag,
             newest: None,
             newest_time: i64::MIN,
             floor: 0,
@@ -151,14 +157,34 @@ impl Trigger {
         open.members[word] |= bit;
     }
 
-    /// Closes a group, by its place among the open.
-    fn close(&mut self, place: usize, found: &mut Found) {
+    /// Places of the messages of a group among the pending.
+    fn places(&self, first: u64) -> impl Iterator<Item = usize> {
+        let place_of = |at: u64| (at != NONE).then(|| (at - self.first) as usize);
+        std::iter::successors(place_of(first), move |place| place_of(self.links.get(*place).copied().unwrap_or(NONE)))
+    }
+
+    /// The tag that most messages of a group have; of equal ones the first.
+    fn tag_of(&self, first: u64, tags: &[u8]) -> u8 {
+        let own = || self.places(first).filter_map(|place| tags.get(place).copied());
+        let tag = own().next().unwrap_or(0);
+        if own().all(|other| other == tag) {
+            return tag;
+        }
+        let mut counts = [0_usize; 256];
+        own().for_each(|tag| counts[usize::from(tag)] += 1);
+        let most = counts.iter().copied().max();
+        own().find(|tag| Some(counts[usize::from(*tag)]) == most).unwrap_or(tag)
+    }
+
+    /// Closes a group, by its place among the open. `tags`: of what is pending.
+    fn close(&mut self, place: usize, tags: &[u8], found: &mut Found) {
         let Some(open) = self.open.remove(place) else { return };
-        let mut at = open.first;
-        while at != NONE {
-            let place = (at - self.first) as usize;
-            found.add(place);
-            at = self.links.get(place).copied().unwrap_or(NONE);
+        let tag = self.same_tag.then(|| self.tag_of(open.first, tags));
+        for place in self.places(open.first) {
+            match tag.is_none_or(|tag| tags.get(place) == Some(&tag)) {
+                true => found.add(place),
+                false => found.tag += 1,
+            }
         }
         found.end(Some(open.number));
         if place == 0 {
@@ -168,14 +194,14 @@ impl Trigger {
     }
 
     /// Closes the groups that have waited for too long. True if there were any.
-    fn close_over(&mut self, found: &mut Found) -> bool {
+    fn close_over(&mut self, tags: &[u8], found: &mut Found) -> bool {
         if self.newest_time <= self.check_at {
             return false;
         }
         let (mut place, before) = (0, found.len());
         while let Some(open) = self.open.get(place) {
             match self.newest_time.saturating_sub(open.time) > self.wait {
-                true => self.close(place, found),
+                true => self.close(place, tags, found),
                 false => place += 1,
             }
         }
@@ -206,21 +232,21 @@ impl Finder for Trigger {
         if !self.enter(*number, *time, *member) {
             found.late += 1;
         }
-        let mut closed = self.close_over(found);
+        let mut closed = self.close_over(pending.tags, found);
         while let Some(open) = self.open.front() {
             if self.whole != Some(open.different) && self.open.len() <= self.most {
                 break;
             }
             closed = true;
-            self.close(0, found);
+            self.close(0, pending.tags, found);
         }
         // Only then, or where nothing is open, is anything needed no more.
         Ok(if closed || self.open.is_empty() { self.release() } else { 0 })
     }
 
-    fn cut(&mut self, _: Pending<'_>, found: &mut Found) -> usize {
+    fn cut(&mut self, pending: Pending<'_>, found: &mut Found) -> usize {
         while !self.open.is_empty() {
-            self.close(0, found);
+            self.close(0, pending.tags, found);
         }
         self.release()
     }
@@ -232,7 +258,7 @@ impl Finder for Trigger {
     }
 
     fn resume(&mut self, words: &[u64]) {
-        *self = Self::new(self.wrap, self.most, self.wait, self.whole);
+        *self = Self::new((self.wrap, self.most, self.wait), self.whole, self.same_tag);
         if let [floor, newest, time, floor_time, again, open @ ..] = words {
             let (floor, newest, time, floor_time) = (*floor, *newest, *time, *floor_time);
             self.again = *again;

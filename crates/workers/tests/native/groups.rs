@@ -13,7 +13,8 @@ fn append(lab: &mut Lab, sent: &Sent) -> bool {
     let level = lab.level;
     let writer = lab.writer();
     let origin = writer.origin(DETECTORS[sent.1]).unwrap();
-    let meta = Meta { source_time: sent.0, origin, origin_seq: sent.2, schema: SchemaId(*b"f144"), flags: 0 };
+    let flags = store::flags::of_source(u8::from(sent.0 % 7 == 0));
+    let meta = Meta { source_time: sent.0, origin, origin_seq: sent.2, schema: SchemaId(*b"f144"), flags };
     let payload: Vec<u8> = (0..20 + sent.0 % 300).map(|n| (n + sent.0) as u8).collect();
     let answer = writer.append(&meta, &payload);
     if level == Level::Disk {
@@ -114,13 +115,14 @@ fn groups_say_what_they_miss_and_only_those_that_are_wanted_go_on() {
     assert!(all.iter().all(|m| m.3.len() as i64 == 20 + m.0 % 300 && m.2 == *b"f144"));
 }
 
-fn kinds() -> [Value; 5] {
+fn kinds() -> [Value; 6] {
     [
         json!({"find": "gap", "gap": "8 ns", "longest": "60 ns"}),
         json!({"find": "window", "window": "30 ns", "multiplicity": 3}),
         json!({"find": "grid", "window": "100 ns", "prescale": 3}),
         json!({"find": "peak", "window": "25 ns", "multiplicity": 3, "prescale": 2}),
         json!({"find": "trigger", "wrap": 65536, "open": 4, "wait": "300 ns"}),
+        json!({"find": "trigger", "wrap": 65536, "open": 4, "wait": "300 ns", "same": "tag"}),
     ]
 }
 
@@ -128,7 +130,7 @@ fn kinds() -> [Value; 5] {
 fn of_groups(seed: u64) -> Counts {
     let mut dice = Dice::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let level = dice.pick(&[Level::Memory, Level::Disk]);
-    let mut parameters = kinds()[dice.below(5) as usize].clone();
+    let mut parameters = kinds()[dice.below(6) as usize].clone();
     parameters["members"] = json!(["d{1..5}"]);
     parameters["pending"] = json!(dice.pick(&[12, 65536]));
     if dice.one_in(2) {
@@ -309,6 +311,11 @@ fn mistakes_in_parameters_of_groups_are_all_reported() {
         wrong(json!({"find": "trigger", "wrap": 1, "open": 0, "wait": "-1 s", "members": ["d{3..1}"]})).len(),
         4
     );
+    assert_eq!(
+        wrong(json!({"find": "trigger", "same": "tags"})),
+        ["wrong value of `same`; unknown word `tags`; did you mean `tag`?"]
+    );
+    assert_eq!(wrong(json!({"gap": "1 us", "same": "tag"})).len(), 1);
     assert_eq!(wrong(json!({"find": "mine.py:pairs", "arguments": 3, "gap": "1 s"})).len(), 2);
     assert_eq!(wrong(json!({"find": "peaks"})), ["wrong value of `find`; unknown word `peaks`; did you mean `peak`?"]);
     let own = needs(&GROUPS, &json!({"find": "mine.py:pairs", "arguments": {"a": 1}}));
