@@ -2,6 +2,7 @@
 
 import socket
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from conftest import until
 from test_udp import entries_of, ports
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
+import datagrams
 import framings
 
 beamport = pytest.importorskip("beamport", reason="pip install .")
@@ -112,3 +114,36 @@ def test_readouts_of_ess_are_counted_in_each_queue(lab):
     assert sum(row["lost"].get("damaged", 0) for row in rows.values()) == 1, rows
     refused = [row["refused"] for row in rows.values()]
     assert sum(counts.get("length", 0) for counts in refused) == 1 and rows["d001.q5"]["refused"]["duplicate"] == 1
+
+
+def test_sources_share_the_zero_of_their_timestamps_and_keep_it_when_killed(lab):
+    two = ports(2)
+    section = '[source.d00{0}]\nkind = "udp"\nlisten = "127.0.0.1:{1}"\nframing = "beamport"\nlive = "8 MiB"\n'
+    keys = 'tick = "10 ns"\nzero = "first"\nbits = 48\nreceiver = "r{0}"\n'
+    lab.write("".join((section + keys).format(at, port) for at, port in enumerate(two, 1)) + "[run.first]\n")
+    board = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    times = {"d001": [], "d002": []}
+
+    def send(source: str, ticks: int) -> None:
+        """Sends a message, and waits for it."""
+        data, known = beamport.open(lab.data), times[source]
+        payload = datagrams.datagram(len(known), b"x", timestamp=ticks % 2**48)
+        board.sendto(payload, ("127.0.0.1", two[int(source[-1]) - 1]))
+        until(lambda: source in data and data[source].count > len(known), f"no message of {source}")
+        known.append(list(data[source].read())[-1].source_time - 10 * ticks)
+
+    process, _ = lab.up_ready()
+    before = time.time_ns()
+    send("d002", 3)
+    after = time.time_ns()
+    (zero,) = times["d002"]
+    assert before - 10**9 <= zero <= after + 10**9
+    # The other source, in another thread, and both after a kill.
+    send("d001", 100)
+    lab.kill(process)
+    process, _ = lab.up_ready()
+    for source in times:
+        send(source, 10**6)
+    assert set(times["d001"] + times["d002"]) == {zero}
+    assert (lab.data / "udp-zero").read_text().startswith("20")
+    lab.whole(process)

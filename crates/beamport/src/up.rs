@@ -59,7 +59,7 @@ impl Started {
         listen_to_signals(&if by_signals { signals.clone() } else { Arc::default() })?;
         room::for_instrument(&instrument)?;
         for section in instrument.sources() {
-            section.plan.prepare(&Files)?;
+            section.plan.prepare(&Files { folder: &instrument.data })?;
         }
         Ok(Self { mover: Mover::start(instrument, &signals)?, signals })
     }
@@ -193,10 +193,17 @@ fn listen_to_signals(signals: &Arc<AtomicUsize>) -> Result<(), Fault> {
     thread.map(|_| ()).map_err(|e| Fault::new("cannot catch signals", e))
 }
 
-/// Files that sources load before they start.
-struct Files;
+/// What sources load before they start.
+struct Files<'a> {
+    /// The data folder.
+    folder: &'a Path,
+}
 
-impl Host for Files {
+impl Host for Files<'_> {
+    fn folder(&self) -> &Path {
+        self.folder
+    }
+
     /// The measured histogram of a NeXus file, read by the process that has libhdf5.
     fn histogram(&self, path: &Path) -> Result<Vec<u8>, Fault> {
         let fault = |cause: String| Fault::new(format!("no histogram in `{}`", path.display()), cause);

@@ -228,6 +228,8 @@ pub trait Host {
     fn histogram(&self, path: &Path) -> Result<Vec<u8>, Fault>;
     /// Maps a file, however large it is.
     fn map(&self, path: &Path) -> Result<store::Foreign, Fault>;
+    /// The data folder of the instrument.
+    fn folder(&self) -> &Path;
 }
 
 /// What the messages of a stage hold.

@@ -16,6 +16,7 @@ mod numbers;
 mod section;
 mod socket;
 mod source;
+mod zero;
 
 pub use boards::send;
 pub use section::{Plan, SOURCE};

@@ -48,6 +48,19 @@ pub(crate) const RATE_MAX: f64 = 1e7;
 /// Datagrams that a simulated board holds back at once.
 pub(crate) const DEPTH_MAX: i64 = 100_000;
 
+/// The file in the data folder that holds when timestamps of sources with `zero = "first"` are zero.
+pub(crate) const ZERO_FILE: &str = "udp-zero";
+
+/// Bytes of that file which are read: a time has at most 30.
+pub(crate) const ZERO_BYTES_MAX: u64 = 64;
+
+/// Bits of the counters of timestamps, from and to which they can be set. A shorter counter begins again too often to
+/// be continued by the time of arrival.
+pub(crate) const BITS: std::ops::RangeInclusive<i64> = 24..=64;
+
+/// Bits of the counter of framing `geb`: digitizers of GRETINA count so far.
+pub(crate) const GEB_BITS: u32 = 48;
+
 /// Bytes of the name of a network interface, with a zero at its end (`IFNAMSIZ`).
 pub(crate) const INTERFACE_BYTES: usize = 16;
 

@@ -1,16 +1,17 @@
 //! `[source.NAME] kind = "udp"`: the keys, and the plan that they make.
 
 use crate::boards::{self, Boards};
-use crate::limits::{BUFFER, BUFFER_MAX, GEB_TICK, INTERFACE_BYTES};
+use crate::limits::{BITS, BUFFER, BUFFER_MAX, GEB_BITS, GEB_TICK, INTERFACE_BYTES};
 use crate::network::Network;
 use crate::source::Udp;
-use flow::edge::{MoreKeys, SourceKind, SourcePlan};
+use crate::zero::{First, ZeroWord};
+use flow::edge::{Host, MoreKeys, SourceKind, SourcePlan};
 use flow::{Fault, Source};
 use serde_json::{Map, Value as Json};
-use settings::units::{Refused, Size, Time};
+use settings::units::{Refused, Size};
 use settings::{Key, Section, Setting, Word, key, required};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use store::SchemaId;
 
@@ -57,7 +58,18 @@ static INTERFACE: Key =
     key("interface", "name", "", "The network interface that datagrams are taken from. Default: any.");
 static TICK: Key =
     key("tick", "duration", "", "Unit of timestamps that are not ns since 1970 UTC. Default of framing `geb`: 10 ns.");
-static ZERO: Key = key("zero", "time", "1970-01-01T00:00:00Z", "The time at which such timestamps are 0.");
+static ZERO: Key = key(
+    "zero",
+    "time or `first`",
+    "1970-01-01T00:00:00Z",
+    "The time at which such timestamps are 0. `first`: when the first of them came, of all sources that say so.",
+);
+static BITS_OF_TICKS: Key = key(
+    "bits",
+    "whole number, 24 to 64",
+    "",
+    "Bits of the counter of such timestamps, which continue where it begins again. Default: 64, of framing `geb` 48.",
+);
 static BOARDS: Key = key(
     "boards",
     "table",
@@ -81,6 +93,7 @@ pub static SOURCE: SourceKind = SourceKind {
         &GRO,
         &TICK,
         &ZERO,
+        &BITS_OF_TICKS,
         &BOARDS,
     ],
     read,
@@ -136,12 +149,22 @@ pub struct Plan {
     pub(crate) interface: Option<String>,
     /// ns
     pub(crate) tick: Option<i64>,
-    /// ns since 1970 UTC
-    pub(crate) zero: i64,
+    pub(crate) zero: ZeroWord,
+    /// The zero that sources share, once the data folder is known.
+    pub(crate) first: OnceLock<Arc<First>>,
+    /// After this many ticks timestamps begin again.
+    pub(crate) wrap: Option<u64>,
     pub(crate) boards: Option<Boards>,
 }
 
 impl SourcePlan for Plan {
+    fn prepare(&self, host: &dyn Host) -> Result<(), Fault> {
+        if self.zero == ZeroWord::First {
+            self.first.get_or_init(|| First::of(host.folder()));
+        }
+        Ok(())
+    }
+
     fn build(&self) -> Result<Box<dyn Source>, Fault> {
         Ok(Box::new(Udp::new(self.clone())))
     }
@@ -192,7 +215,9 @@ fn read(name: &str, section: &mut Section<'_>) -> Option<Arc<dyn SourcePlan>> {
     if tick.as_ref().is_some_and(|tick| tick.is_zero()) {
         section.refuse(&TICK, Refused::new("it is 0", "write a duration, like `\"10 ns\"`"));
     }
-    let zero = section.need::<Time>(&ZERO);
+    let zero = section.need::<ZeroWord>(&ZERO);
+    let own_bits = if framing == FramingWord::Geb { GEB_BITS } else { u64::BITS };
+    let bits = section.within(&BITS_OF_TICKS, BITS).map_or(own_bits, |bits| bits.value as u32);
     let given: Option<Setting<Map<String, Json>>> = section.get(&BOARDS);
     let boards = given.and_then(|_| {
         section.table(BOARDS.name, |table| {
@@ -214,7 +239,9 @@ fn read(name: &str, section: &mut Section<'_>) -> Option<Arc<dyn SourcePlan>> {
         gro: gro.value,
         interface: interface.map(|interface| interface.value),
         tick: tick.map(|tick| nanoseconds(tick.value)).or((framing == FramingWord::Geb).then_some(GEB_TICK)),
-        zero: zero.value.0,
+        zero: zero.value,
+        first: OnceLock::new(),
+        wrap: 1_u64.checked_shl(bits),
         boards,
     }))
 }

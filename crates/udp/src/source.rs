@@ -1,10 +1,11 @@
 //! The source: takes the datagrams of a port, and makes messages of them.
 
-use crate::framing::{Beamport, Cut, Ess, Framing, Geb, Hadaq, Number, Raw, Read, Stamp};
+use crate::framing::{Beamport, Cut, Ess, Framing, Geb, Hadaq, Number, Raw, Read, Stamp, nearest};
 use crate::limits::{ESS_QUEUES, FILE_PAUSE, IDLE_PAUSE, LIVES_MAX, STEP_DATAGRAMS};
 use crate::numbers::{Lost, Numbers, Sign};
 use crate::section::{FramingWord, Plan};
 use crate::socket::{self, Batch};
+use crate::zero::ZeroWord;
 use flow::{Fault, Outlet, Pushed, Resume, Source, Step};
 use serde_json::{Value, json};
 use std::cell::RefCell;
@@ -207,7 +208,7 @@ impl Open {
                     self.books.iter_mut().for_each(|books| books.numbers.damage());
                 }
             }
-            Read::Next(number, stamp) => match time_of(stamp, plan, now) {
+            Read::Next(number, stamp) => match time_of(stamp, plan, now)? {
                 None => books.refuse("time", out)?,
                 Some(time) => match books.numbers.announce(number, time, now) {
                     Sign::Restart => {
@@ -231,7 +232,7 @@ impl Open {
     fn message(&mut self, cut: &Cut, payload: &[u8], plan: &Plan, now: i64, out: &mut dyn Outlet) -> Result<(), Fault> {
         let at = self.numbering(cut.queue, plan, now);
         let books = &mut self.books[at];
-        let Some(time) = time_of(cut.stamp, plan, now) else { return books.refuse("time", out) };
+        let Some(time) = time_of(cut.stamp, plan, now)? else { return books.refuse("time", out) };
         let number = match cut.number {
             Number::Arrival => books.numbers.count(),
             Number::Board { number, mark } => {
@@ -379,10 +380,57 @@ fn status_of(all: &[Books]) -> Value {
 
 /// The source time of a stamp, ns since 1970 UTC; `None` where it is outside of what can be stored, or the unit of
 /// ticks is unknown.
-fn time_of(stamp: Stamp, plan: &Plan, now: i64) -> Option<i64> {
-    match stamp {
-        Stamp::Epoch(time) => Some(time),
-        Stamp::Ticks(ticks) => plan.zero.checked_add(plan.tick?.checked_mul(i64::try_from(ticks).ok()?)?),
-        Stamp::Arrival => Some(now),
+fn time_of(stamp: Stamp, plan: &Plan, now: i64) -> Result<Option<i64>, Fault> {
+    let (ticks, tick) = match (stamp, plan.tick) {
+        (Stamp::Epoch(time), _) => return Ok(Some(time)),
+        (Stamp::Arrival, _) => return Ok(Some(now)),
+        (Stamp::Ticks(_), None) => return Ok(None),
+        (Stamp::Ticks(ticks), Some(tick)) => (ticks, tick),
+    };
+    let zero = match (plan.zero, plan.first.get()) {
+        (ZeroWord::At(time), _) => time.0,
+        (ZeroWord::First, Some(first)) => first.time(now)?,
+        (ZeroWord::First, None) => return Err(Fault::new("the zero of timestamps is unknown", "no data folder")),
+    };
+    Ok(time_from(zero, tick, ticks, plan.wrap, now))
+}
+
+/// The time of a timestamp, ns since 1970 UTC, from that at which it was zero. A counter that begins again after `wrap`
+/// ticks has begun again as often as puts it nearest to `now`.
+fn time_from(zero: i64, tick: i64, ticks: u64, wrap: Option<u64>, now: i64) -> Option<i64> {
+    let ticks = match wrap.filter(|wrap| ticks < *wrap) {
+        Some(wrap) => {
+            let since = u64::try_from(i128::from(now) - i128::from(zero)).unwrap_or(0) / tick.unsigned_abs();
+            nearest(since, ticks, wrap).unwrap_or(ticks)
+        }
+        None => ticks,
+    };
+    zero.checked_add(tick.checked_mul(i64::try_from(ticks).ok()?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timestamps_continue_where_their_counter_begins_again() {
+        let wrap = Some(1 << 48);
+        let period = 10 << 48;
+        let zero = 1_772_366_400_000_000_000;
+        let time = |ticks, now| time_from(zero, 10, ticks, wrap, now).map(|time| time - zero);
+        // From the first turn of the counter to the third, with messages that are late, or early by the clock.
+        assert_eq!([time(0, zero), time(5, zero - 100), time(7, zero + 70)], [0, 50, 70].map(Some));
+        let end = (1 << 48) - 1;
+        assert_eq!([time(end, zero + period), time(0, zero + period - 10)], [10 * end as i64, period].map(Some));
+        assert_eq!(time(3, zero + 2 * period + 1_000_000), Some(2 * period + 30));
+        assert_eq!(time(end, zero + 2 * period), Some(2 * period - 10));
+        // Before the zero there is no turn.
+        assert_eq!(time(end, zero), Some(10 * end as i64));
+        // One that is no value of such a counter is taken as it is.
+        assert_eq!(time(1 << 48, zero), Some(period));
+        assert_eq!(time_from(0, 1, 1 << 62, None, 0), Some(1 << 62));
+        assert_eq!([time_from(0, 1, u64::MAX, None, 0), time_from(i64::MAX, 1, 1, wrap, 0)], [None; 2]);
+        assert_eq!(time_from(i64::MIN, 1, 0, wrap, i64::MAX).map(|time| i64::MAX - time < 1 << 47), Some(true));
+        assert_eq!(time_from(0, i64::MAX, 2, wrap, 0), None);
     }
 }

@@ -89,7 +89,7 @@ pub(crate) trait Framing: Send {
 }
 
 /// The number nearest to `last` that a counter shows as `shown` which begins again at `wrap`. `None`: it is below 0.
-fn nearest(last: u64, shown: u64, wrap: u64) -> Option<u64> {
+pub(crate) fn nearest(last: u64, shown: u64, wrap: u64) -> Option<u64> {
     let ahead = (shown % wrap + wrap - last % wrap) % wrap;
     if ahead <= wrap / 2 { last.checked_add(ahead) } else { last.checked_sub(wrap - ahead) }
 }
