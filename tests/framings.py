@@ -117,6 +117,33 @@ def read_ess(data: bytes) -> list[dict] | str:
     return [{"offset": 0, "length": length, "number": number, "queue": queue, "time": time}]
 
 
+def event(*subs: bytes, kind: int = 0x2001, when: tuple = (2026, 3, 1, 12, 0, 0), order: str = "<") -> bytes:
+    """An event of a file of format `hld` with these sub-events."""
+    body = b"".join(map(padded, subs))
+    year, month, day, hour, minute, second = when
+    date, clock = (year - 1900) << 16 | (month - 1) << 8 | day, hour << 16 | minute << 8 | second
+    return struct.pack(order + "8I", 32 + len(body), 0x00030001, kind, 0, date, clock, 0, 0) + body
+
+
+def read_hld(data: bytes) -> list[dict]:
+    """The events of a file of format `hld`, each with its sub-events as bytes."""
+    events, at = [], 0
+    while at < len(data):
+        order = order_of(data, at)
+        size, _, kind, sequence, date, clock, run, _ = struct.unpack_from(order + "8I", data, at)
+        assert size >= 32 and at + size <= len(data)
+        subs, place = [], at + 32
+        while place < at + size:
+            (length,) = struct.unpack_from(order_of(data, place) + "I", data, place)
+            assert 16 <= length <= at + size - place
+            subs.append(data[place : place + length])
+            place += -(-length // 8) * 8
+        when = (1900 + (date >> 16), (date >> 8 & 255) + 1, date & 255, clock >> 16, clock >> 8 & 255, clock & 255)
+        events.append({"kind": kind, "sequence": sequence, "when": when, "run": run, "subs": subs})
+        at += -(-size // 8) * 8
+    return events
+
+
 READERS = {"geb": read_geb, "hadaq": read_hadaq, "ess": read_ess}
 
 

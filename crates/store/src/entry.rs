@@ -58,15 +58,12 @@ pub mod flags {
     pub const CLOCK: u16 = 4;
     /// The source sends its last value again: content and source time are those of an earlier message.
     pub const REPEAT: u16 = 8;
-    /// The bits that a source uses as it likes; the store keeps them. The others are those above.
-    pub const OF_SOURCE: u16 = 0xff00;
-
-    /// A byte in the bits of the source.
+    /// A byte in bits 8 to 15, which a source uses as it likes; the store keeps them.
     pub const fn of_source(byte: u8) -> u16 {
         (byte as u16) << 8
     }
 
-    /// The byte in the bits of the source.
+    /// The byte of a source in bits 8 to 15.
     pub const fn byte_of_source(flags: u16) -> u8 {
         (flags >> 8) as u8
     }

@@ -112,3 +112,15 @@ pub(crate) const ESS_QUEUES: usize = 12;
 
 /// Ticks a second of framing `ess`.
 pub(crate) const ESS_TICKS: u64 = 88_052_500;
+
+/// Bytes of the header of a sub-event of framing `hadaq`.
+pub(crate) const HADAQ_HEADER: usize = 16;
+
+/// Numbers of triggers of framing `hadaq` begin again here.
+pub(crate) const HADAQ_WRAP: u64 = 1 << 24;
+
+/// Bit of the id of a sub-event of framing `hadaq` by which its sender says that its data have errors.
+pub(crate) const HADAQ_ERROR: u32 = 1 << 31;
+
+/// Numbers of framing `ess` begin again here.
+pub(crate) const ESS_WRAP: u64 = 1 << 32;

@@ -62,6 +62,7 @@ struct Open {
     counter: Counter,
     /// One for each numbering of the board; the first is always there.
     books: Vec<Books>,
+    stamped: Stamped,
     trouble: Option<Fault>,
     framing: Box<dyn Framing>,
     /// Messages of one datagram.
@@ -133,6 +134,8 @@ impl Open {
         let books: Vec<Books> =
             (0..ESS_QUEUES as u8).filter(is_known).map(|queue| Books::new(plan, queue, now, resume)).collect();
         let next = |queue| books.iter().find(|books| books.queue == queue)?.numbers.next();
+        let known = resume.origins.iter().find(|origin| origin.name == plan.name);
+        let stamped = Stamped(known.map(|known| known.last_time));
         let counter = Counter { known: socket::drops(&socket).map_err(cannot)?, read: now };
         let framing: Box<dyn Framing> = match plan.framing {
             FramingWord::Beamport => Box::new(Beamport),
@@ -141,7 +144,7 @@ impl Open {
             FramingWord::Hadaq => Box::new(Hadaq::new(next(0))),
             FramingWord::Raw => Box::new(Raw(plan.schema)),
         };
-        Ok(Self { socket, counter, books, trouble, framing, cuts: Vec::new(), is_idle: false })
+        Ok(Self { socket, counter, books, stamped, trouble, framing, cuts: Vec::new(), is_idle: false })
     }
 
     fn step(&mut self, plan: &Plan, now: i64, out: &mut dyn Outlet) -> Result<Step, Fault> {
@@ -208,7 +211,7 @@ impl Open {
                     self.books.iter_mut().for_each(|books| books.numbers.damage());
                 }
             }
-            Read::Next(number, stamp) => match time_of(stamp, plan, now)? {
+            Read::Next(number, stamp) => match self.stamped.time_of(stamp, plan, now)? {
                 None => books.refuse("time", out)?,
                 Some(time) => match books.numbers.announce(number, time, now) {
                     Sign::Restart => {
@@ -232,7 +235,7 @@ impl Open {
     fn message(&mut self, cut: &Cut, payload: &[u8], plan: &Plan, now: i64, out: &mut dyn Outlet) -> Result<(), Fault> {
         let at = self.numbering(cut.queue, plan, now);
         let books = &mut self.books[at];
-        let Some(time) = time_of(cut.stamp, plan, now)? else { return books.refuse("time", out) };
+        let Some(time) = self.stamped.time_of(cut.stamp, plan, now)? else { return books.refuse("time", out) };
         let number = match cut.number {
             Number::Arrival => books.numbers.count(),
             Number::Board { number, mark } => {
@@ -378,34 +381,41 @@ fn status_of(all: &[Books]) -> Value {
     status
 }
 
-/// The source time of a stamp, ns since 1970 UTC; `None` where it is outside of what can be stored, or the unit of
-/// ticks is unknown.
-fn time_of(stamp: Stamp, plan: &Plan, now: i64) -> Result<Option<i64>, Fault> {
-    let (ticks, tick) = match (stamp, plan.tick) {
-        (Stamp::Epoch(time), _) => return Ok(Some(time)),
-        (Stamp::Arrival, _) => return Ok(Some(now)),
-        (Stamp::Ticks(_), None) => return Ok(None),
-        (Stamp::Ticks(ticks), Some(tick)) => (ticks, tick),
-    };
-    let zero = match (plan.zero, plan.first.get()) {
-        (ZeroWord::At(time), _) => time.0,
-        (ZeroWord::First, Some(first)) => first.time(now)?,
-        (ZeroWord::First, None) => return Err(Fault::new("the zero of timestamps is unknown", "no data folder")),
-    };
-    Ok(time_from(zero, tick, ticks, plan.wrap, now))
-}
+/// The time of the message before, ns since 1970 UTC, from which a counter that begins again is continued.
+struct Stamped(Option<i64>);
 
-/// The time of a timestamp, ns since 1970 UTC, from that at which it was zero. A counter that begins again after `wrap`
-/// ticks has begun again as often as puts it nearest to `now`.
-fn time_from(zero: i64, tick: i64, ticks: u64, wrap: Option<u64>, now: i64) -> Option<i64> {
-    let ticks = match wrap.filter(|wrap| ticks < *wrap) {
-        Some(wrap) => {
-            let since = u64::try_from(i128::from(now) - i128::from(zero)).unwrap_or(0) / tick.unsigned_abs();
-            nearest(since, ticks, wrap).unwrap_or(ticks)
-        }
-        None => ticks,
-    };
-    zero.checked_add(tick.checked_mul(i64::try_from(ticks).ok()?)?)
+impl Stamped {
+    /// The source time of a stamp, ns since 1970 UTC; `None` where it is outside of what can be stored, or the unit of
+    /// ticks is unknown.
+    fn time_of(&mut self, stamp: Stamp, plan: &Plan, now: i64) -> Result<Option<i64>, Fault> {
+        let (ticks, tick) = match (stamp, plan.tick) {
+            (Stamp::Epoch(time), _) => return Ok(Some(time)),
+            (Stamp::Arrival, _) => return Ok(Some(now)),
+            (Stamp::Ticks(_), None) => return Ok(None),
+            (Stamp::Ticks(ticks), Some(tick)) => (ticks, tick),
+        };
+        let zero = match (plan.zero, plan.first.get()) {
+            (ZeroWord::At(time), _) => time.0,
+            (ZeroWord::First, Some(first)) => first.time(now)?,
+            (ZeroWord::First, None) => return Err(Fault::new("the zero of timestamps is unknown", "no data folder")),
+        };
+        let time = self.time_from((zero, tick), ticks, plan.wrap);
+        self.0 = time.or(self.0);
+        Ok(time)
+    }
+
+    /// The time of a timestamp, from that at which it was zero and the length of a tick, ns. Of a counter that begins
+    /// again after `wrap` ticks it is the one nearest to the message before.
+    fn time_from(&self, (zero, tick): (i64, i64), ticks: u64, wrap: Option<u64>) -> Option<i64> {
+        let ticks = match (wrap.filter(|wrap| ticks < *wrap), self.0) {
+            (Some(wrap), Some(last)) => {
+                let since = u64::try_from(i128::from(last) - i128::from(zero)).unwrap_or(0) / tick.unsigned_abs();
+                nearest(since, ticks, wrap).unwrap_or(ticks)
+            }
+            _ => ticks,
+        };
+        zero.checked_add(tick.checked_mul(i64::try_from(ticks).ok()?)?)
+    }
 }
 
 #[cfg(test)]
@@ -414,23 +424,24 @@ mod tests {
 
     #[test]
     fn timestamps_continue_where_their_counter_begins_again() {
-        let wrap = Some(1 << 48);
-        let period = 10 << 48;
-        let zero = 1_772_366_400_000_000_000;
-        let time = |ticks, now| time_from(zero, 10, ticks, wrap, now).map(|time| time - zero);
-        // From the first turn of the counter to the third, with messages that are late, or early by the clock.
-        assert_eq!([time(0, zero), time(5, zero - 100), time(7, zero + 70)], [0, 50, 70].map(Some));
+        let (wrap, period, zero) = (Some(1 << 48), 10 << 48, 1_772_366_400_000_000_000);
+        let time = |ticks, last: Option<i64>| {
+            let time = Stamped(last.map(|last| zero + last)).time_from((zero, 10), ticks, wrap);
+            time.map(|time| time - zero)
+        };
+        // The first one is what it says.
         let end = (1 << 48) - 1;
-        assert_eq!([time(end, zero + period), time(0, zero + period - 10)], [10 * end as i64, period].map(Some));
-        assert_eq!(time(3, zero + 2 * period + 1_000_000), Some(2 * period + 30));
-        assert_eq!(time(end, zero + 2 * period), Some(2 * period - 10));
+        assert_eq!([time(7, None), time(end, None)], [70, 10 * end as i64].map(Some));
+        // From the first turn of the counter to the third, and back where a message is late.
+        assert_eq!([time(0, Some(period - 10)), time(5, Some(period))], [period, period + 50].map(Some));
+        assert_eq!(time(end, Some(period)), Some(10 * end as i64));
+        assert_eq!(time(3, Some(2 * period - 70)), Some(2 * period + 30));
         // Before the zero there is no turn.
-        assert_eq!(time(end, zero), Some(10 * end as i64));
+        assert_eq!([time(end, Some(0)), time(end, Some(-5))], [Some(10 * end as i64); 2]);
         // One that is no value of such a counter is taken as it is.
-        assert_eq!(time(1 << 48, zero), Some(period));
-        assert_eq!(time_from(0, 1, 1 << 62, None, 0), Some(1 << 62));
-        assert_eq!([time_from(0, 1, u64::MAX, None, 0), time_from(i64::MAX, 1, 1, wrap, 0)], [None; 2]);
-        assert_eq!(time_from(i64::MIN, 1, 0, wrap, i64::MAX).map(|time| i64::MAX - time < 1 << 47), Some(true));
-        assert_eq!(time_from(0, i64::MAX, 2, wrap, 0), None);
+        assert_eq!(time(1 << 48, Some(5)), Some(period));
+        let of = |zero, tick, ticks, wrap| Stamped(Some(0)).time_from((zero, tick), ticks, wrap);
+        assert_eq!(of(0, 1, 1 << 62, None), Some(1 << 62));
+        assert_eq!([of(0, 1, u64::MAX, None), of(i64::MAX, 1, 1, wrap), of(0, i64::MAX, 2, wrap)], [None; 3]);
     }
 }

@@ -17,8 +17,8 @@ table! {
     }
 }
 
-/// Writes a message without its raw data into `out`, replacing what was there. With `bytes` bytes of raw data behind it,
-/// it is a message.
+/// Writes a message without its raw data into `out`, replacing what was there. With `bytes` bytes of raw data behind
+/// it, it is a message.
 pub fn head(out: &mut Vec<u8>, source_name: &str, message_id: i64, bytes: usize) -> Result<(), Error> {
     let mut writer = Writer::begin(out, ID);
     let [name, id, data] = writer.root([4, 8, 4]);

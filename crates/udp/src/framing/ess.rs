@@ -1,17 +1,14 @@
 //! The framing `ess`: readouts of detectors of ESS, each datagram a message (`ar51`).
 //!
-//! Header, little endian: 0 (u8), version (u8, 0 or 1), `ESS`, type (u8), bytes of the datagram (u16), output queue (u8),
-//! source of the time (u8), time of the pulse and of the one before it (each u32 seconds since 1970 UTC, u32 ticks of
-//! 88.0525 MHz), number (u32), and in version 1 two bytes more. Each output queue numbers its datagrams.
+//! Header, little endian: 0 (u8), version (u8, 0 or 1), `ESS`, type (u8), bytes of the datagram (u16), output queue
+//! (u8), source of the time (u8), time of the pulse and of the one before it (each u32 seconds since 1970 UTC, u32
+//! ticks of 88.0525 MHz), number (u32), and in version 1 two bytes more. Each output queue numbers its datagrams.
 //! Source of the format: the event formation unit of ESS, `common/readout/ess/Parser.h`.
 
 use super::{Cut, Framing, Number, Read, Stamp, damaged, nearest};
-use crate::limits::{ESS_HEADERS, ESS_QUEUES, ESS_TICKS};
+use crate::limits::{ESS_HEADERS, ESS_QUEUES, ESS_TICKS, ESS_WRAP as WRAP};
 use store::{SchemaId, crc32c};
 use wire::ar51;
-
-/// Numbers begin again here.
-const WRAP: u64 = 1 << 32;
 
 /// The framing.
 pub(crate) struct Ess {

@@ -7,20 +7,13 @@
 //! format: DABC, `plugins/hadaq`.
 
 use super::{Cut, Framing, Number, Read, Stamp, damaged, nearest};
-use crate::limits::{HADAQ_ALIGN, HADAQ_MARK_BYTES, HADAQ_TRAILER, HADAQ_UNIT};
+use crate::limits::{
+    HADAQ_ALIGN, HADAQ_ERROR, HADAQ_HEADER, HADAQ_MARK_BYTES, HADAQ_TRAILER, HADAQ_UNIT, HADAQ_WRAP as WRAP,
+};
 use store::{SchemaId, crc32c, flags};
 
 /// Schema id of a sub-event.
 pub(crate) const SUB_EVENT: SchemaId = SchemaId(*b"had0");
-
-/// Bytes of the header of a sub-event.
-const HEADER: usize = 16;
-
-/// Trigger numbers begin again here.
-const WRAP: u64 = 1 << 24;
-
-/// In the id of a sub-event: its sender says that its data have errors.
-const HAS_ERROR: u32 = 1 << 31;
 
 /// The framing.
 #[derive(Default)]
@@ -110,7 +103,7 @@ impl SubEvent {
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let [size, _, id, word] = words(bytes)?;
         let size = size as usize;
-        (HEADER..=bytes.len()).contains(&size).then_some(Self { size, id, word })
+        (HADAQ_HEADER..=bytes.len()).contains(&size).then_some(Self { size, id, word })
     }
 
     /// The number of its trigger, 24 bits.
@@ -120,7 +113,7 @@ impl SubEvent {
 
     /// The flags of its message: the tag of its trigger, and whether its data have errors.
     pub(crate) fn flags(self) -> u16 {
-        let error = if self.id & HAS_ERROR == 0 { 0 } else { flags::SUSPECT };
+        let error = if self.id & HADAQ_ERROR == 0 { 0 } else { flags::SUSPECT };
         flags::of_source(self.word as u8) | error
     }
 }
@@ -158,7 +151,7 @@ mod tests {
                 let start = number("offset") as usize;
                 assert_eq!(cut.payload, start..start + number("length") as usize);
                 assert_eq!(u64::from(flags::byte_of_source(cut.flags)), number("tag"));
-                assert_eq!(cut.flags & !flags::OF_SOURCE == flags::SUSPECT, message["is_suspect"] == true);
+                assert_eq!(cut.flags & !flags::of_source(255) == flags::SUSPECT, message["is_suspect"] == true);
                 assert_eq!((cut.stamp, cut.schema), (Stamp::Arrival, SUB_EVENT));
             }
         }
