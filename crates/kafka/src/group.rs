@@ -407,7 +407,11 @@ impl Pool {
 
 /// Sends few messages, each once and in order. It keeps what brokers that are away do not take, for as long as they
 /// are away.
-pub struct Sender(RefCell<Producer>);
+pub struct Sender {
+    producer: RefCell<Producer>,
+    /// Why a message was not delivered, until somebody asks.
+    fault: RefCell<Option<Fault>>,
+}
 
 impl Sender {
     /// A producer of these brokers.
@@ -418,13 +422,13 @@ impl Sender {
         let others = [("linger.ms", "0"), ("topic.metadata.propagation.max.ms", "2000")];
         let needed: Vec<_> = SEND_ALWAYS.into_iter().chain(others).chain(size).collect();
         let producer = Producer::with(&properties(brokers, user, &needed)?).map_err(refused)?;
-        Ok(Self(RefCell::new(producer)))
+        Ok(Self { producer: RefCell::new(producer), fault: RefCell::default() })
     }
 
     /// Hands over a message, which is copied.
     pub fn send(&self, topic: &str, payload: &[u8]) -> Result<(), Fault> {
         let cannot = |cause: String| Fault::new(format!("cannot send to topic `{topic}`"), cause);
-        let mut producer = self.0.borrow_mut();
+        let mut producer = self.producer.borrow_mut();
         let number = producer.topic(topic).map_err(|fault| cannot(fault.cause))?;
         producer.send(number, &Message { payload, ..Message::default() }).map_err(|unsent| match unsent {
             Unsent::Full => cannot(Wrong::full().text),
@@ -435,18 +439,27 @@ impl Sender {
     /// Messages that are not delivered yet.
     #[must_use]
     pub fn pending(&self) -> usize {
-        self.0.borrow().waiting()
+        // Reports and errors of connections that nobody has taken count as waiting.
+        self.take(Duration::ZERO);
+        self.producer.borrow().waiting()
+    }
+
+    /// Takes what the brokers have answered, and waits for so long until all is delivered. Whether it is.
+    fn take(&self, patience: Duration) -> bool {
+        let (mut producer, mut failed) = (self.producer.borrow_mut(), None);
+        let mut each = |report: Report| failed = report.offset.err().or(failed.take());
+        let flushed = producer.reports(&mut each).and_then(|()| producer.flush(patience, &mut each));
+        let refused = failed.map(|wrong| Fault::new("the brokers do not take an answer", wrong.text));
+        let mut kept = self.fault.borrow_mut();
+        *kept = flushed.as_ref().err().cloned().or(refused).or(kept.take());
+        flushed.unwrap_or(false)
     }
 
     /// Waits for so long until all is delivered. False if it is not; what brokers refused is an error.
     pub fn flush(&self, patience: Duration) -> Result<bool, Fault> {
-        let mut producer = self.0.borrow_mut();
-        let mut failed = None;
-        let mut each = |report: Report| failed = report.offset.err().or(failed.take());
-        producer.reports(&mut each)?;
-        let is_all = producer.flush(patience, &mut each)?;
-        match failed {
-            Some(wrong) => Err(Fault::new("the brokers do not take an answer", wrong.text)),
+        let is_all = self.take(patience);
+        match self.fault.take() {
+            Some(fault) => Err(fault),
             None => Ok(is_all),
         }
     }
