@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -248,6 +249,45 @@ def test_what_was_stored_is_forwarded_again_unless_retrieval_is_skipped(beamline
     until(lambda: beamline.streams() == [("SIM:M3", "f144", motion, "FAKE")], beamline.said)
     until(lambda: len(beamline.all(beamline.storage)) == before + 1, beamline.said)
     beamline.end()
+
+
+def test_a_stream_without_its_topic_is_skipped_and_the_others_go_on(beamline):
+    motion, choppers = beamline.topics
+    wanted = [("SIM:M1", "f144", motion, "FAKE"), ("SIM:M2", "f144", motion, "FAKE")]
+    # As another forwarder has left it: one topic was deleted since.
+    stored = [("SIM:M1", motion), ("SIM:GONE", "deleted_topic")]
+    update = serialise_fc00(UpdateType.ADD, [StreamInfo(pv, "f144", topic, FAKE, 0) for pv, topic in stored])
+    beamline.kafka.send([(beamline.storage, 0, update)])
+    beamline.start("--fake-pv-period", "100")
+    until(lambda: beamline.streams() == wanted[:1], beamline.said)
+    until(lambda: beamline.stored() == [wanted[0][:3]], beamline.said)
+    beamline.send(
+        UpdateType.ADD,
+        *(("SIM:M2", "f144", motion, FAKE, 0), ("SIM:M3", "f144", "no_such_topic", FAKE, 0)),
+    )
+    until(lambda: beamline.streams() == wanted, beamline.said)
+    until(lambda: beamline.stored() == [stream[:3] for stream in wanted], beamline.said)
+    said = beamline.lab.said(beamline.process)[1]
+    for pv, topic in (("SIM:GONE", "deleted_topic"), ("SIM:M3", "no_such_topic")):
+        assert f"`{pv}`: there is no topic `{topic}`" in said, said
+    until(lambda: len(beamline.values(motion, "SIM:M2")) > 20, beamline.said)
+    # A simulated PV has a value each 100 ms; those for which there was no time are left out.
+    stamps = [deserialise_f144(m.value()).timestamp_unix_ns for m in beamline.values(motion, "SIM:M2")]
+    assert min(later - earlier for earlier, later in pairwise(stamps)) < 500_000_000, stamps
+    # What is judged is kept: it goes on while no broker answers.
+    beamline.kafka.kill()
+    beamline.kill()
+    beamline.start(ready=False)
+    time.sleep(3)
+    beamline.kafka.start()
+    began = time.time_ns()
+    until(lambda: any(m.timestamp()[1] * 10**6 > began for m in beamline.values(motion, "SIM:M1")), beamline.said)
+    # A topic that is made later is used with the next command.
+    late = beamline.kafka.topic("made_later")
+    beamline.send(UpdateType.ADD, ("SIM:M4", "f144", late, FAKE, 0))
+    until(lambda: len(beamline.streams()) == 3, beamline.said)
+    beamline.end()
+    beamline.once(motion)
 
 
 def test_service_and_mover_are_killed_and_each_message_is_there_once(beamline, times, dice):

@@ -27,7 +27,7 @@ pub(crate) const STEP_UPDATES: usize = 1024;
 /// Bytes of values after which a step ends: copying and checking them takes less than a millisecond.
 pub(crate) const STEP_BYTES: usize = 2 << 20;
 
-/// Pause between two looks at connections, repeats and simulated PVs, ns; updates wake the source before.
+/// Pause between two looks at connections and repeats, ns; updates wake the source before.
 pub(crate) const LOOK_PAUSE: i64 = 1_000_000_000;
 
 /// Rest of a source for whose message the stream has no room, ns: a reader that moves on wakes it.
@@ -47,6 +47,11 @@ pub(crate) const AHEAD_MAX: i64 = 600_000_000_000;
 
 /// Shortest pause of repeats.
 pub(crate) const REPEAT_MIN: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// Shortest and longest time between two values of a simulated PV.
+pub(crate) const FAKE_PERIOD_MIN: std::time::Duration = std::time::Duration::from_millis(1);
+/// The same.
+pub(crate) const FAKE_PERIOD_MAX: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
 
 /// Bytes of a message that is kept to be sent again: an array of 8,000 numbers.
 pub(crate) const REPEAT_BYTES_MAX: usize = 64 << 10;

@@ -2,7 +2,7 @@
 
 use crate::entry::{Entry, Identity, Protocol};
 use crate::library;
-use crate::limits::{FILE_BYTES_MAX, PVS_MAX, QUEUE_MAX, REPEAT_MIN};
+use crate::limits::{FAKE_PERIOD_MAX, FAKE_PERIOD_MIN, FILE_BYTES_MAX, PVS_MAX, QUEUE_MAX, REPEAT_MIN};
 use crate::links::Network;
 use crate::source::Epics;
 use flow::edge::{SourceKind, SourcePlan};
@@ -53,8 +53,22 @@ static CONNECTIONS: Key =
 static UNITS: Key =
     key("units", "true or false", "true", "Sends `un00` when the units of a PV are first known or change.");
 
-static KEYS: [&Key; 10] =
-    [&PVS, &PVS_FILE, &QUEUE, &PIPELINE, &ADDRESSES, &NAME_SERVERS, &REPEAT, &ALARMS, &CONNECTIONS, &UNITS];
+static FAKE_PERIOD: Key =
+    key("fake_period", "duration, 1 ms to 1 d", "1 s", "Time between two values of a simulated PV, `fake:NAME`.");
+
+static KEYS: [&Key; 11] = [
+    &PVS,
+    &PVS_FILE,
+    &QUEUE,
+    &PIPELINE,
+    &ADDRESSES,
+    &NAME_SERVERS,
+    &REPEAT,
+    &ALARMS,
+    &CONNECTIONS,
+    &UNITS,
+    &FAKE_PERIOD,
+];
 
 /// The kind `pva`.
 pub static PVA: SourceKind = SourceKind {
@@ -89,6 +103,8 @@ pub(crate) struct Plan {
     pub(crate) alarms: bool,
     pub(crate) connections: bool,
     pub(crate) units: bool,
+    /// ns between two values of a simulated PV.
+    pub(crate) fake_period: i64,
 }
 
 impl Plan {
@@ -173,11 +189,21 @@ fn read(protocol: Protocol, name: &str, section: &mut Section<'_>) -> Option<Arc
         alarms: *section.need::<bool>(&ALARMS),
         connections: *section.need::<bool>(&CONNECTIONS),
         units: *section.need::<bool>(&UNITS),
+        fake_period: read_fake_period(section),
     };
     if plan.entries.is_empty() || plan.entries.iter().any(|entry| entry.identity.protocol != Protocol::Fake) {
         note_unbuilt(settings::Word::word(protocol), section);
     }
     Some(Arc::new(plan))
+}
+
+fn read_fake_period(section: &mut Section<'_>) -> i64 {
+    let period = *section.need::<Duration>(&FAKE_PERIOD);
+    if !(FAKE_PERIOD_MIN..=FAKE_PERIOD_MAX).contains(&period) {
+        section.refuse(&FAKE_PERIOD, Refused::new("it is out of range", "write 1 ms to 1 d"));
+    }
+    // Longer than the range is never used.
+    i64::try_from(period.as_nanos()).unwrap_or(i64::MAX)
 }
 
 /// Where PVs of a section are searched for; `protocol`: of its kind.
@@ -261,6 +287,7 @@ pub(crate) mod tests {
             alarms: true,
             connections: true,
             units: true,
+            fake_period: 1_000_000_000,
         }
     }
 
@@ -289,6 +316,7 @@ pub(crate) mod tests {
             (json!({"pvs": ["A", "ca:A"]}), "`ca:A` is listed twice"),
             (json!({"pvs": ["A"], "queue": 0}), "out of range"),
             (json!({"pvs": ["A"], "repeat": "1 ms"}), "at least `\"1 s\"`"),
+            (json!({"pvs": ["A"], "fake_period": "100 us"}), "1 ms to 1 d"),
             (json!({"pvs_file": "/nowhere/list.txt"}), "cannot read `/nowhere/list.txt`"),
         ] {
             let found = mistakes(&section);

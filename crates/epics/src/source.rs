@@ -71,7 +71,7 @@ struct Open {
     text: String,
     /// When.
     written: i64,
-    /// When connections, repeats and simulated PVs are looked at next.
+    /// When connections and repeats are looked at next.
     look: i64,
     /// When that was last done, and the updates until then.
     looked: (i64, u64),
@@ -88,7 +88,7 @@ impl Open {
         let mut open = Self {
             links: Links::new()?,
             is_changed: entries != plan.entries,
-            pvs: Pvs::new(resume, state, now),
+            pvs: Pvs::new(resume, state, plan.fake_period, now),
             plan,
             text: String::new(),
             written: now,
@@ -135,6 +135,10 @@ impl Open {
             self.look = now + LOOK_PAUSE;
             self.refresh();
         }
+        let simulate = self.pvs.simulate(now, out)?;
+        if !self.pvs.pending.is_empty() {
+            return Ok(Step::At(now + FULL_REST));
+        }
         let (mut updates, mut bytes) = (0, 0);
         while let Some(client) = self.links.ready() {
             while let Some(update) = client.front() {
@@ -152,7 +156,7 @@ impl Open {
             }
             self.links.pass();
         }
-        Ok(Step::At(self.look.max(now + 1)))
+        Ok(Step::At(self.look.min(simulate).max(now + 1)))
     }
 
     /// Renews what is shown and kept.

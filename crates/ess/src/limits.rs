@@ -29,8 +29,8 @@ pub(crate) const TAKEN_FREE: u64 = 1 << 30;
 /// Least time after which the forwarder sends a value again: that of the source.
 pub(crate) const REPEAT_MIN: Duration = Duration::from_secs(1);
 
-/// Time between two values of a simulated PV, ms: that of the source.
-pub(crate) const FAKE_PERIOD_MS: u64 = 1000;
+/// Least time between two values of a simulated PV: that of the source.
+pub(crate) const FAKE_PERIOD_MIN: Duration = Duration::from_millis(1);
 
 /// Least memory of the writer: one job with the smallest stream that keeps up with a topic.
 pub(crate) const MEMORY_MIN: u64 = 16 << 20;

@@ -42,7 +42,7 @@ pub(crate) struct Pvs {
     times: HashMap<String, i64>,
     maker: Maker,
     pub(crate) pending: Pending,
-    fakes: Option<Fakes>,
+    fakes: Fakes,
     /// Connections of removed PVs that are not sent yet: the origin and the name.
     removed: Vec<(usize, String)>,
     /// Subscriptions that are to be made again: name and id.
@@ -83,14 +83,15 @@ fn give(
 }
 
 impl Pvs {
-    pub(crate) fn new(resume: &Resume, state: State, now: i64) -> Self {
+    /// `fake_period`: ns between two values of a simulated PV.
+    pub(crate) fn new(resume: &Resume, state: State, fake_period: i64, now: i64) -> Self {
         let origins = resume.origins.iter().map(|origin| (origin.name.clone(), origin.clone()));
         let had_frames = state.frames.iter().cloned().collect();
         Self {
             resume: origins.collect(),
             had_frames,
             times: state.times,
-            fakes: Some(Fakes::new(now)),
+            fakes: Fakes::new(fake_period, now),
             ..Self::default()
         }
     }
@@ -135,6 +136,7 @@ impl Pvs {
         channel.id = u64::from(slot.generation) << 32 | u64::from(at);
         if channel.is_fake() {
             channel.set_link(ConnectionInfo::Connected, now);
+            self.fakes.places.insert(at as usize);
         }
         let id = channel.id;
         slot.channel = Some(channel);
@@ -150,6 +152,7 @@ impl Pvs {
             let Some(channel) = slot.channel.take_if(|channel| chosen(&channel.entry.identity)) else { continue };
             slot.generation = slot.generation.wrapping_add(1);
             self.free.push(at as u32);
+            self.fakes.places.remove(&at);
             self.by_identity.remove(&channel.entry.identity);
             if channel.wants.connections && self.removed.len() < REMOVED_MAX {
                 self.removed.push((channel.beside, channel.entry.identity.pv.clone()));
@@ -404,7 +407,22 @@ impl Pvs {
         give(&mut self.origins, &mut self.pending, &message, out)
     }
 
-    /// Looks at connections, repeats and simulated PVs, at most so many in one step. True when all were looked at.
+    /// Gives their values to simulated PVs, at most to so many in one step. When that is to be called again, ns since
+    /// 1970 UTC.
+    pub(crate) fn simulate(&mut self, now: i64, out: &mut dyn Outlet) -> Result<i64, Fault> {
+        for _ in 0..LOOK_PVS {
+            let Some(at) = self.fakes.next(now) else { return Ok(self.fakes.due()) };
+            let Some(id) = self.slots[at].channel.as_ref().map(|channel| channel.id) else { continue };
+            let value = self.fakes.draw().to_ne_bytes();
+            self.take(&fake::update(id, now, &value), now, out)?;
+            if !self.pending.is_empty() {
+                break;
+            }
+        }
+        Ok(now)
+    }
+
+    /// Looks at connections and repeats, at most so many in one step. True when all were looked at.
     pub(crate) fn look(&mut self, now: i64, out: &mut dyn Outlet) -> Result<bool, Fault> {
         while let Some((origin, pv)) = self.removed.pop() {
             let made = self.maker.connection(&pv, now, ConnectionInfo::Cancelled);
@@ -439,14 +457,8 @@ impl Pvs {
             self.say(at, false, now, out)?;
         }
         let Some(channel) = &self.slots[at].channel else { return Ok(()) };
-        if channel.is_fake()
-            && let Some(fakes) = &mut self.fakes
-        {
-            let (id, value) = (channel.id, fakes.draw().to_ne_bytes());
-            return self.take(&fake::update(id, now, &value), now, out);
-        }
         let is_due = channel.due <= now || channel.due.saturating_sub(now) > channel.wants.repeat + LOOK_PAUSE;
-        if channel.wants.repeat == 0 || channel.due == i64::MAX || !is_due {
+        if channel.wants.repeat == 0 || channel.is_fake() || channel.due == i64::MAX || !is_due {
             return Ok(());
         }
         for role in Role::ALL {

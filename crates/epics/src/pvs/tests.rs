@@ -75,7 +75,7 @@ impl Recorder {
 
 /// PVs with these entries; the ids are those of their subscriptions.
 fn pvs(entries: &[Value], plan: &Plan) -> (Pvs, Vec<u64>) {
-    let mut pvs = Pvs::new(&Resume::default(), State::default(), NOW);
+    let mut pvs = Pvs::new(&Resume::default(), State::default(), 1_000_000_000, NOW);
     let entries = entries.iter().map(|entry| Entry::of_json(entry, Protocol::Pva).unwrap());
     let ids = entries.map(|entry| pvs.add(entry, plan, NOW)).collect();
     (pvs, ids)

@@ -155,6 +155,9 @@ pub(crate) fn instrument_file(options: &ForwarderOptions) -> String {
     if let Some(repeat) = options.repeat {
         let _ = writeln!(text, "repeat = {}", quoted(&duration_text(repeat)));
     }
+    if let Some(period) = options.fake_period {
+        let _ = writeln!(text, "fake_period = {}", quoted(&duration_text(period)));
+    }
     let (age, free) = (duration_text(TAKEN_AGE), size_text(Size(TAKEN_FREE)));
     let _ = writeln!(text, "level = \"disk\"\nwhen_full = \"wait\"");
     let _ = writeln!(text, "retain_age = {}\nkeep_free = {}\n", quoted(&age), quoted(&free));

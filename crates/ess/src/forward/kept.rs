@@ -2,12 +2,15 @@
 //!
 //! A command counts once the file holds it; it is carried out afterwards, and again after a kill in between.
 
+use super::topics::Unusable;
 use super::{Given, Protocol, Streams};
+use crate::command::Mistake;
 use crate::journal;
 use crate::limits::RECORD_BYTES_MAX;
 use flow::Fault;
 use serde::{Deserialize, Serialize};
 use settings::Word as _;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
@@ -28,12 +31,14 @@ pub(crate) struct Kept {
     pub(crate) is_stored: bool,
     /// The source has the streams.
     pub(crate) is_applied: bool,
+    /// Topics of streams that exist, as the brokers have said.
+    pub(crate) found: BTreeSet<String>,
 }
 
 impl Default for Kept {
     fn default() -> Self {
-        let (streams, topic, offsets) = Default::default();
-        Self { streams, topic, offsets, is_stored: true, is_applied: true }
+        let (streams, topic, offsets, found) = Default::default();
+        Self { streams, topic, offsets, is_stored: true, is_applied: true, found }
     }
 }
 
@@ -44,6 +49,8 @@ struct Record {
     offsets: Vec<u64>,
     is_stored: bool,
     is_applied: bool,
+    #[serde(default)]
+    found: BTreeSet<String>,
     streams: Vec<Row>,
 }
 
@@ -57,6 +64,40 @@ struct Row {
 }
 
 impl Kept {
+    /// The streams whose topics exist: those that are forwarded.
+    pub(crate) fn accepted(&self) -> Streams {
+        Streams(self.streams.0.iter().filter(|stream| self.found.contains(&stream.topic)).cloned().collect())
+    }
+
+    /// The topics of streams of which the brokers have not said whether they exist.
+    pub(crate) fn unknown(&self) -> BTreeSet<String> {
+        let topics = self.streams.0.iter().map(|stream| &stream.topic);
+        topics.filter(|topic| !self.found.contains(*topic)).cloned().collect()
+    }
+
+    /// Takes other streams; the topics of those that are gone are forgotten.
+    pub(crate) fn change(&mut self, streams: Streams) {
+        self.streams = streams;
+        let topics: HashSet<&str> = self.streams.0.iter().map(|stream| stream.topic.as_str()).collect();
+        self.found.retain(|topic| topics.contains(topic.as_str()));
+    }
+
+    /// Enters what the brokers have said of topics. Streams of topics that cannot be used are removed and named.
+    pub(crate) fn judge(&mut self, judged: BTreeMap<String, Result<(), Unusable>>) -> Vec<Mistake> {
+        let (mut skipped, mut left) = (Vec::new(), BTreeSet::new());
+        for stream in std::mem::take(&mut self.streams.0) {
+            match judged.get(&stream.topic) {
+                Some(Err(unusable)) if !self.found.contains(&stream.topic) => {
+                    skipped.push(unusable.mistake(&stream.channel, &stream.topic));
+                }
+                _ => drop(left.insert(stream)),
+            }
+        }
+        self.found.extend(judged.into_iter().filter(|(_, judged)| judged.is_ok()).map(|(topic, _)| topic));
+        self.change(Streams(left));
+        skipped
+    }
+
     fn to_record(&self) -> Record {
         let row = |stream: &super::Stream| Row {
             channel: stream.channel.clone(),
@@ -70,19 +111,21 @@ impl Kept {
             offsets: self.offsets.clone(),
             is_stored: self.is_stored,
             is_applied: self.is_applied,
+            found: self.found.clone(),
             streams: self.streams.0.iter().map(row).collect(),
         }
     }
 
     /// Streams that this version does not know are left out.
     fn of_record(record: Record) -> Self {
-        let Record { topic, offsets, is_stored, is_applied, streams } = record;
+        let Record { topic, offsets, is_stored, is_applied, found, streams } = record;
         let stream = |row: &Row| {
             let protocol = *Protocol::ALL.iter().find(|known| known.name() == row.protocol)?;
             let Row { channel, schema, topic, periodic, .. } = row;
             Given { channel, schema, topic, protocol, is_periodic: *periodic }.stream().ok()
         };
-        Self { streams: Streams(streams.iter().filter_map(stream).collect()), topic, offsets, is_stored, is_applied }
+        let streams = Streams(streams.iter().filter_map(stream).collect());
+        Self { streams, topic, offsets, is_stored, is_applied, found }
     }
 }
 
@@ -141,6 +184,45 @@ mod tests {
     use super::*;
     use crate::forward::{Schema, Stream};
 
+    fn streams(all: &[(&str, &str)]) -> Streams {
+        let stream = |(channel, topic): &(&str, &str)| Stream {
+            protocol: Protocol::Pva,
+            channel: (*channel).to_owned(),
+            topic: (*topic).to_owned(),
+            schema: Schema::F144,
+            is_periodic: false,
+        };
+        Streams(all.iter().map(stream).collect())
+    }
+
+    #[test]
+    fn a_stream_is_accepted_once_its_topic_is_found_and_skipped_where_there_is_none() {
+        let mut kept = Kept::default();
+        kept.change(streams(&[("A", "motion"), ("B", "motoin"), ("C", "choppers"), ("D", "secret")]));
+        assert_eq!(kept.accepted(), Streams::default());
+        let asked: Vec<String> = kept.unknown().into_iter().collect();
+        assert_eq!(asked, ["choppers", "motion", "motoin", "secret"]);
+        let judged = [
+            ("motion", Ok(())),
+            ("motoin", Err(Unusable::Missing)),
+            ("secret", Err(Unusable::Forbidden)),
+            ("removed meanwhile", Ok(())),
+        ];
+        let skipped = kept.judge(judged.map(|(topic, judged)| (topic.to_owned(), judged)).into());
+        let text: Vec<String> = skipped.iter().map(ToString::to_string).collect();
+        assert_eq!(text.len(), 2, "{text:?}");
+        assert!(text[0].contains("`B`: there is no topic `motoin`") && text[1].contains("`D`"), "{text:?}");
+        assert_eq!(kept.accepted(), streams(&[("A", "motion")]));
+        assert_eq!((kept.unknown(), kept.found.clone()), (["choppers".into()].into(), ["motion".into()].into()));
+        // A topic whose streams are accepted may be away for a moment.
+        kept.judge([("motion".to_owned(), Err(Unusable::Missing))].into());
+        assert_eq!(kept.accepted(), streams(&[("A", "motion")]));
+        // The topic is judged again when it gets its next stream.
+        kept.change(streams(&[]));
+        kept.change(streams(&[("A", "motion")]));
+        assert_eq!(kept.accepted(), Streams::default());
+    }
+
     #[test]
     fn what_was_kept_is_read_by_the_next_owner_alone() {
         let path = std::env::temp_dir().join(format!("beamport-forwarder-{}", std::process::id()));
@@ -155,7 +237,8 @@ mod tests {
         };
         let streams = Streams([stream("A"), stream("B")].into());
         let (topic, offsets) = ("commands".to_owned(), vec![3, 0]);
-        let kept = Kept { streams, topic, offsets, is_stored: false, is_applied: true };
+        let found = ["motion".to_owned()].into();
+        let kept = Kept { streams, topic, offsets, is_stored: false, is_applied: true, found };
         folder.write(&kept).unwrap();
         let fault = Folder::take(&path).map(|_| ()).unwrap_err();
         assert!(fault.cause.contains("another forwarder"), "{fault}");

@@ -9,7 +9,7 @@
 use super::entries::{Entries, FORWARDER_FILE, Identity, SOURCE, entries, instrument_file, requests};
 use super::kept::{Folder, Kept};
 use super::status::{Figures, status};
-use super::topics::{self, Found};
+use super::topics::{self, Found, Judge};
 use super::{Streams, read_change};
 use crate::Programs;
 use crate::command::Mistake;
@@ -25,7 +25,7 @@ use crate::service::Signals;
 use flow::Fault;
 use kafka::group::{Received, Sender, TopicReader};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -57,6 +57,8 @@ pub(crate) fn run(options: &ForwarderOptions, programs: &Programs) -> Result<Exi
         signals,
         folder,
         found: topics::open(options, &kept)?,
+        judge: Judge::new(&options.output)?,
+        unknown: kept.unknown(),
         kept,
         reader: None,
         storage,
@@ -68,7 +70,7 @@ pub(crate) fn run(options: &ForwarderOptions, programs: &Programs) -> Result<Exi
         has: None,
         is_applied: false,
         troubles: BTreeMap::new(),
-        next: Next { start: now, apply: now, store: now, status: now },
+        next: Next { start: now, apply: now, judge: now, store: now, status: now },
         options,
     };
     forwarder.work();
@@ -95,6 +97,7 @@ struct Storage<'a> {
 struct Next {
     start: Instant,
     apply: Instant,
+    judge: Instant,
     store: Instant,
     status: Instant,
 }
@@ -103,6 +106,7 @@ struct Next {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
     Commands,
+    Topics,
     Storage,
     Source,
     Folder,
@@ -117,6 +121,9 @@ struct Forwarder<'a> {
     kept: Kept,
     /// Until the topic of commands is open.
     found: Receiver<Found>,
+    judge: Judge,
+    /// Topics of streams that are not judged yet.
+    unknown: BTreeSet<String>,
     reader: Option<TopicReader>,
     storage: Option<Storage<'a>>,
     sender: Sender,
@@ -140,6 +147,7 @@ impl Forwarder<'_> {
             self.supervise();
             self.apply();
             self.listen();
+            self.judge();
             self.store();
             self.announce();
         }
@@ -209,7 +217,7 @@ impl Forwarder<'_> {
         if self.mover.is_none() || self.is_applied || Instant::now() < self.next.apply {
             return;
         }
-        let wanted = entries(&self.kept.streams);
+        let wanted = entries(&self.kept.accepted());
         if let Err(fault) = self.configure(&wanted) {
             tracing::debug!("{fault}");
             // It is starting; otherwise the status of the source is a second old at most.
@@ -326,19 +334,53 @@ impl Forwarder<'_> {
         self.note(Part::Commands, None);
     }
 
-    /// Notes other streams. They are carried out, stored and told afterwards.
+    /// Accepts streams whose topics exist, and names those whose topics do not: a message without a topic would hold up
+    /// all behind it.
+    fn judge(&mut self) {
+        if Instant::now() < self.next.judge {
+            return;
+        }
+        match self.judge.step(&self.unknown) {
+            None => {}
+            Some(Err(fault)) => {
+                self.next.judge = Instant::now() + RETRY_PAUSE;
+                self.note(Part::Topics, Some(fault.to_string()));
+            }
+            Some(Ok(judged)) => {
+                let skipped = self.kept.judge(judged);
+                self.unknown = self.kept.unknown();
+                warn(&skipped);
+                if !skipped.is_empty() {
+                    self.unstore();
+                }
+                tracing::info!("{} streams are forwarded", self.kept.accepted().0.len());
+                (self.kept.is_applied, self.is_applied) = (false, false);
+                self.save();
+                self.note(Part::Topics, None);
+            }
+        }
+    }
+
+    /// Notes other streams. They are judged, carried out, stored and told afterwards.
     fn change(&mut self, streams: Streams) {
-        tracing::info!("{} streams are forwarded", streams.0.len());
-        self.kept = Kept { streams, is_stored: false, is_applied: false, ..std::mem::take(&mut self.kept) };
-        self.is_applied = false;
+        self.kept.change(streams);
+        self.unknown = self.kept.unknown();
+        (self.kept.is_applied, self.is_applied) = (false, false);
+        self.unstore();
+    }
+
+    /// The storage topic is to get the streams.
+    fn unstore(&mut self) {
+        self.kept.is_stored = false;
         if let Some(storage) = &mut self.storage {
             storage.is_sent = false;
         }
     }
 
-    /// Sends the streams to the storage topic, and notes when they have arrived.
+    /// Sends the streams to the storage topic once all are judged, and notes when they have arrived.
     fn store(&mut self) {
-        let Some(storage) = self.storage.as_mut().filter(|_| !self.kept.is_stored && self.is_retrieved) else { return };
+        let is_due = !self.kept.is_stored && self.is_retrieved && self.unknown.is_empty();
+        let Some(storage) = self.storage.as_mut().filter(|_| is_due) else { return };
         let now = Instant::now();
         if !storage.is_sent && (now < self.next.store || storage.sender.pending() > PENDING_MAX) {
             return;
@@ -378,7 +420,7 @@ impl Forwarder<'_> {
         if self.sender.pending() > PENDING_MAX {
             return;
         }
-        let message = status(&self.me, &self.kept.streams, &figures, trouble.as_deref());
+        let message = status(&self.me, &self.kept.accepted(), &figures, trouble.as_deref());
         let sent = self.sender.send(&self.options.status.topic, &message);
         if let Err(fault) = sent.and_then(|()| self.sender.flush(Duration::ZERO)) {
             tracing::warn!("{fault}");

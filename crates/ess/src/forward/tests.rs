@@ -366,13 +366,15 @@ fn the_instrument_file_is_one_source_and_one_sink_without_a_password() {
         ("output-broker", r"SASL_SSL+PLAIN\me@one:9092"),
         ("output-broker-sasl-password", "hunter2"),
         ("pv-update-period", "10000"),
+        ("fake-pv-period", "50"),
     ];
     let given = given.map(|(name, value)| (name.to_owned(), vec![value.to_owned()])).into();
     let options = ForwarderOptions::read(&given, &|_| None, &std::env::temp_dir()).unwrap();
     let text = instrument_file(&options);
     assert!(!text.contains("hunter2"), "{text}");
     let page: toml_edit::DocumentMut = text.parse().unwrap();
-    assert_eq!(page["source"]["pvs"]["repeat"].as_str(), Some("10 s"));
+    let source = &page["source"]["pvs"];
+    assert_eq!((source["repeat"].as_str(), source["fake_period"].as_str()), (Some("10 s"), Some("50 ms")));
     let sink = &page["sink"]["kafka"];
     assert_eq!((sink["topic"].as_str(), sink["early"].as_bool()), (Some("origin"), Some(true)));
     let properties = &sink["properties"];

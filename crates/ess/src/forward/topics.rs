@@ -1,17 +1,20 @@
-//! Opens the topics of the forwarder: reads back what is stored, then opens the topic of commands.
+//! Opens the topics of the forwarder: reads back what is stored, then opens the topic of commands. Asks whether the
+//! topics of streams exist.
 //!
-//! A thread of its own asks the brokers, because questions wait long for brokers that are away; the loop looks after
+//! Threads of their own ask the brokers, because questions wait long for brokers that are away; the loop looks after
 //! `beamport up` meanwhile.
 
 use super::Streams;
 use super::kept::Kept;
 use crate::command::Mistake;
-use crate::limits::{RETRY_PAUSE, STORED_BACK, STORED_PATIENCE};
+use crate::limits::{NEW_TOPIC_PATIENCE, RETRY_PAUSE, STORED_BACK, STORED_PATIENCE};
 use crate::options::{ForwarderOptions, Place};
 use flow::Fault;
 use kafka::group::{At, Cluster, TopicReader, Unreadable};
-use std::collections::BTreeMap;
+use settings::shortened;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Instant;
 
 /// What the thread has found.
 pub(crate) enum Found {
@@ -21,6 +24,94 @@ pub(crate) enum Found {
     Stored(Option<(Streams, Vec<Mistake>)>),
     /// The topic of commands is open from these offsets on. Nothing comes behind it.
     Open(TopicReader, Vec<u64>),
+}
+
+/// Why streams cannot be sent to a topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unusable {
+    Missing,
+    Forbidden,
+}
+
+impl Unusable {
+    /// The mistake of a stream.
+    pub(crate) fn mistake(self, channel: &str, topic: &str) -> Mistake {
+        let (cause, hint) = match self {
+            Self::Missing => ("there is no", "create the topic, or correct its name, and send the command again"),
+            Self::Forbidden => ("this user may not describe", "allow it, and send the command again"),
+        };
+        Mistake::new("topic", format!("`{}`: {cause} topic `{topic}`", shortened(channel)), hint)
+    }
+}
+
+/// What the brokers have said of topics, or why they have not answered.
+pub(crate) type Judged = Result<BTreeMap<String, Result<(), Unusable>>, Fault>;
+
+/// Asks brokers whether topics exist, one question after the other.
+pub(crate) struct Judge {
+    questions: SyncSender<Vec<String>>,
+    answers: Receiver<Judged>,
+    is_asked: bool,
+}
+
+impl Judge {
+    pub(crate) fn new(output: &Place) -> Result<Self, Fault> {
+        let cluster = Cluster::new(&output.brokers, &output.properties)?;
+        let (questions, asked) = sync_channel::<Vec<String>>(1);
+        let (said, answers) = sync_channel(1);
+        let answer = move || {
+            for names in asked {
+                if said.send(judged(&cluster, &names)).is_err() {
+                    return;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("judge".into()).spawn(answer);
+        thread.map_err(|e| Fault::io("cannot start a thread", &e))?;
+        Ok(Self { questions, answers, is_asked: false })
+    }
+
+    /// The answer that has come, if any. Else asks for these topics, if nothing is asked.
+    pub(crate) fn step(&mut self, unknown: &BTreeSet<String>) -> Option<Judged> {
+        if self.is_asked {
+            let judged = self.answers.try_recv().ok()?;
+            self.is_asked = false;
+            return Some(judged);
+        }
+        if !unknown.is_empty() {
+            self.is_asked = self.questions.try_send(unknown.iter().cloned().collect()).is_ok();
+        }
+        None
+    }
+}
+
+/// Asks until each of these topics exists or has been missing for a while.
+fn judged(cluster: &Cluster, names: &[String]) -> Judged {
+    let until = Instant::now() + NEW_TOPIC_PATIENCE;
+    loop {
+        let (mut all, mut doubt) = (BTreeMap::new(), None);
+        for (name, state) in cluster.topics(names, false)? {
+            let state = match state {
+                Ok(_) => Ok(()),
+                Err(Unreadable::Missing) => Err(Unusable::Missing),
+                Err(Unreadable::Forbidden) => Err(Unusable::Forbidden),
+                Err(Unreadable::Other(text)) => {
+                    doubt = Some(Fault::new(format!("cannot send to topic `{name}`"), text));
+                    continue;
+                }
+            };
+            all.insert(name, state);
+        }
+        let is_late = Instant::now() > until;
+        if doubt.is_none() && (is_late || all.values().all(Result::is_ok)) {
+            return Ok(all);
+        }
+        // Those with an answer are judged, the others are asked for again.
+        if let Some(fault) = doubt.filter(|_| is_late) {
+            return if all.is_empty() { Err(fault) } else { Ok(all) };
+        }
+        std::thread::sleep(NEW_TOPIC_PATIENCE / 4);
+    }
 }
 
 /// What the thread has to open.

@@ -3,7 +3,7 @@
 //! A flag wins over the environment, and that over the file. Passwords are never printed.
 
 use super::{CONFIG_FILE, Given, Level, Opt, Reading, ini, opt, unused};
-use crate::limits::{DURATION_MAX, FAKE_PERIOD_MS, REPEAT_MIN};
+use crate::limits::{DURATION_MAX, FAKE_PERIOD_MIN, REPEAT_MIN};
 use flow::Fault;
 use kafka::{wrong_brokers, wrong_topic};
 use settings::shortened;
@@ -46,7 +46,7 @@ pub static FORWARDER_OPTIONS: [Opt; 20] = [
         ..opt(CONFIG_FILE, "FILE", "", "ini file with any of these options; flags and environment win")
     },
     opt("data", "DIR", "", "Folder of the streams [default: BEAMPORT_DATA, else ./beamport-data/forwarder]"),
-    opt("fake-pv-period", "MS", "1000", "Accepted for compatibility: simulated PVs change once a second"),
+    opt("fake-pv-period", "MS", "1000", "Time between two values of a simulated PV"),
     unused("grafana-carbon-address", "HOST:PORT", "metrics are in the status messages and in `beamport top`"),
     unused("statistics-update-interval", "SECONDS", "metrics are in the status messages and in `beamport top`"),
     unused("graylog-logger-address", "HOST:PORT", "the log is written to stderr, or to `--log-file`"),
@@ -85,6 +85,8 @@ pub struct ForwarderOptions {
     pub skip_retrieval: bool,
     /// When the last value of a periodic stream is sent again.
     pub repeat: Option<Duration>,
+    /// Time between two values of a simulated PV; `None`: that of the source.
+    pub fake_period: Option<Duration>,
     /// Id in the status; empty: the number of the process.
     pub service_id: String,
     /// How much is logged; `None`: what the environment says.
@@ -126,6 +128,7 @@ impl ForwarderOptions {
             storage: read.text("storage-topic").is_some().then(|| read.place("storage-topic", true, here)),
             skip_retrieval: read.flag("skip-retrieval"),
             repeat: read.repeat(),
+            fake_period: read.fake_period(),
             service_id: read.text("service-id").unwrap_or_default(),
             level: read.level(),
             log_file: read.text("log-file").map(|file| here.join(file)),
@@ -161,12 +164,17 @@ impl Reading {
         place
     }
 
-    fn repeat(&mut self) -> Option<Duration> {
-        // Simulated PVs have one period.
-        let fake = self.value("fake-pv-period", milliseconds);
-        if fake.is_some_and(|fake| fake.as_millis() != u128::from(FAKE_PERIOD_MS)) {
-            self.warnings.push("`--fake-pv-period` has no effect: simulated PVs change once a second".into());
+    fn fake_period(&mut self) -> Option<Duration> {
+        self.text("fake-pv-period")?;
+        let period = self.value("fake-pv-period", milliseconds)?;
+        if period < FAKE_PERIOD_MIN {
+            let least = duration_text(FAKE_PERIOD_MIN);
+            self.warnings.push(format!("`--fake-pv-period`: simulated PVs change once in {least}, not more often"));
         }
+        Some(period.max(FAKE_PERIOD_MIN))
+    }
+
+    fn repeat(&mut self) -> Option<Duration> {
         self.text("pv-update-period")?;
         let period = self.value("pv-update-period", milliseconds)?;
         if period.is_zero() {
@@ -339,10 +347,14 @@ mod tests {
 
     #[test]
     fn an_option_without_effect_is_one_warning() {
-        let more = [("grafana-carbon-address", "a:2003"), ("graylog-logger-address", "a:1"), ("fake-pv-period", "10")];
-        assert_eq!(with(&more).unwrap().warnings.len(), 3);
+        let more = [("grafana-carbon-address", "a:2003"), ("graylog-logger-address", "a:1")];
+        assert_eq!(with(&more).unwrap().warnings.len(), 2);
         let options = with(&[("pv-update-period", "100")]).unwrap();
         assert_eq!((options.repeat, options.warnings.len()), (Some(REPEAT_MIN), 1));
         assert_eq!(with(&[("pv-update-period", "0")]).unwrap().repeat, None);
+        let options = with(&[("fake-pv-period", "0")]).unwrap();
+        assert_eq!((options.fake_period, options.warnings.len()), (Some(FAKE_PERIOD_MIN), 1));
+        let options = with(&[("fake-pv-period", "250")]).unwrap();
+        assert_eq!((options.fake_period, options.warnings.len()), (Some(Duration::from_millis(250)), 0));
     }
 }
