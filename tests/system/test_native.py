@@ -21,6 +21,37 @@ def example(lab, more=""):
     return lab.write(body + more)
 
 
+ATTACHED = """
+[source.axis]
+kind = "sim"
+model = "camera-metadata"
+fps = 50
+values = 1
+
+[worker.placed]
+call = "attach"
+inputs = ["camera"]
+parameters = { values.x = { stream = "axis", source = "camera:PV001" }, unmatched = "keep" }
+"""
+
+
+def test_frames_of_ready_made_workers_are_read_by_the_package_of_ess(lab):
+    ess = pytest.importorskip("streaming_data_types", reason="pip install ess-streaming-data-types")
+    example(lab, ATTACHED)
+    process, _ = lab.up_ready()
+    data = beamport.open(lab.data)
+    until(lambda: data["tiles"].count > 20, "no tiles")
+    until(lambda: any("x" in m.metadata for m in data["placed"].read(early=True)), "no positions")
+    lab.report(process)
+    for name, places in (("tiles", {"tile_row", "tile_column"}), ("placed", {"x"})):
+        names = set()
+        for m in data[name].read():
+            read = ess.deserialise_ad00(bytes(m.payload))
+            np.testing.assert_array_equal(read.data, m.array)
+            names |= {attribute.name for attribute in read.attributes}
+        assert names >= places, names
+
+
 def test_tiles_become_the_frames_that_they_were(lab):
     example(lab)
     process, _ = lab.up_ready()

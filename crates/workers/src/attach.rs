@@ -166,7 +166,7 @@ impl Attaching {
             let (dtype, bytes) = found.as_ref()?;
             Some(Attribute {
                 name: &named.name,
-                description: None,
+                description: Some(""),
                 source: Some(named.source.as_deref().unwrap_or(&named.stream)),
                 data: Numbers::new(*dtype, &bytes[..dtype.size()])?,
             })

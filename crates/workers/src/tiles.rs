@@ -170,8 +170,8 @@ impl Worker for Split {
                     let mut attributes = known.clone();
                     attributes.extend(PLACE.iter().zip(&place).map(|(name, value)| Attribute {
                         name,
-                        description: None,
-                        source: None,
+                        description: Some(""),
+                        source: Some(""),
                         data: value.into(),
                     }));
                     let Some(data) = Numbers::new(frame.data.dtype(), &self.pixels) else { continue };
