@@ -11,6 +11,12 @@ pub(crate) fn is_gone(descriptor: BorrowedFd<'_>) -> bool {
     answer > 0 && poll.revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0
 }
 
+/// Ends the calls of `accept` that wait on a listening socket, in other threads too, and those to come.
+pub(crate) fn stop_listening(listener: BorrowedFd<'_>) {
+    // SAFETY: the call takes plain numbers.
+    unsafe { libc::shutdown(listener.as_raw_fd(), libc::SHUT_RDWR) };
+}
+
 /// Has the kernel kill this process when the one that started it dies.
 pub(crate) fn die_with(parent: u32) -> Result<(), Fault> {
     // SAFETY: the call takes plain numbers.

@@ -80,6 +80,7 @@ pub(super) struct Control {
     path: PathBuf,
     /// Commands as they come.
     pub commands: Receiver<Command>,
+    listener: Arc<UnixListener>,
     stop: Arc<AtomicBool>,
     handle: Option<std::thread::JoinHandle<()>>,
 }
@@ -99,27 +100,30 @@ impl Control {
         std::fs::set_permissions(&made, std::fs::Permissions::from_mode(0o600)).map_err(fault)?;
         std::fs::rename(&made, &path).map_err(fault)?;
         std::fs::remove_dir(&private).map_err(fault)?;
-        listener.set_nonblocking(true).map_err(fault)?;
+        let listener = Arc::new(listener);
+        let waiting = listener.clone();
         let (sender, commands) = channel();
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let (clients, edges) = (Arc::new(AtomicUsize::new(0)), Arc::new(edges));
         let handle = std::thread::Builder::new().name("control".into()).spawn(move || {
             while !stopped.load(Ordering::Relaxed) {
-                match listener.accept() {
+                match waiting.accept() {
                     Ok((stream, _)) => welcome(stream, &sender, &edges, &clients),
+                    // There are no descriptors left, or it is to end.
                     Err(_) => std::thread::sleep(Duration::from_millis(10)),
                 }
             }
         });
         let handle = handle.map_err(fault)?;
-        Ok(Self { path, commands, stop, handle: Some(handle) })
+        Ok(Self { path, commands, listener, stop, handle: Some(handle) })
     }
 }
 
 impl Drop for Control {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
+        peer::stop_listening(self.listener.as_fd());
         let _ = std::fs::remove_file(&self.path);
         if let Some(handle) = self.handle.take() {
             let _ = handle.join();
