@@ -50,7 +50,7 @@ def connected(lab, count: int) -> None:
 
 
 def test_an_ioc_that_dies_and_returns_needs_nobody(lab, network, servers, times):
-    count, rounds = 1000, times(3, 50)
+    count, rounds = 1000, times(5, 50)
     names = [f"T:{number}" for number in range(count)]
     database = counters(lab, count, ".5 second")
     servers.append(ioc(database, network))
@@ -78,7 +78,7 @@ def test_an_ioc_that_dies_and_returns_needs_nobody(lab, network, servers, times)
 
 @pytest.mark.root
 def test_a_network_that_is_cut_costs_what_came_meanwhile_and_no_more(lab, network, servers, times, monkeypatch):
-    count, rounds = 100, times(2, 50)
+    count, rounds = 100, times(5, 50)
     names = [f"T:{number}" for number in range(count)]
     # A second of silence is noticed, as far as the protocols allow.
     for protocol in ("PVA", "CA"):
@@ -114,7 +114,7 @@ KINDS = ["double", "string", "array", "enum"]
 
 
 def test_a_pv_changes_its_type_disappears_and_comes_back_on_another_server(lab, network, servers, times):
-    rounds = times(6, 100)
+    rounds = times(10, 100)
     other = environment()
     ports = [settings["EPICS_PVA_BROADCAST_PORT"] for settings in (network, other)]
     addresses = " ".join(f"127.0.0.1:{port}" for port in ports)
@@ -164,7 +164,7 @@ def stored(lab) -> list[str]:
 
 
 def test_a_list_of_a_thousand_pvs_is_replaced_while_updates_flow(lab, network, servers, times):
-    rounds, stay, size = times(4, 100), 100, 1000
+    rounds, stay, size = times(10, 100), 100, 1000
     names = [f"T:{number}" for number in range(stay + 2 * size)]
     entries = by_both(names)
     servers.append(ioc(counters(lab, len(names), ".5 second"), network))
