@@ -4,6 +4,7 @@
 and connections (`ep01`), until its stdin ends.
 """
 
+import select
 import sys
 import time
 
@@ -19,9 +20,20 @@ class Channel:
 
     def __init__(self, context: Context, producer: Producer, topic: str, name: str) -> None:
         """Subscribe to it."""
-        self.producer, self.topic, self.name = producer, topic, name
+        self.context, self.producer, self.topic, self.name = context, producer, topic, name
         self.connected, self.alarm = False, None
-        self.subscription = context.monitor(name, self.take, "record[queueSize=100]field()", notify_disconnect=True)
+        self.subscribe()
+
+    def subscribe(self) -> None:
+        """Subscribe to it, in the place of a subscription before."""
+        request = "record[queueSize=100]field()"
+        self.subscription = self.context.monitor(self.name, self.take, request, notify_disconnect=True)
+
+    def again(self) -> None:
+        """Subscribe again where nothing comes: p4p loses a wake-up that comes before `monitor` has returned."""
+        if not self.connected:
+            self.subscription.close()
+            self.subscribe()
 
     def send(self, message: bytes, nanoseconds: int) -> None:
         """Give a message to the producer."""
@@ -63,6 +75,8 @@ if __name__ == "__main__":
     )
     context = Context("pva", nt=False)
     channels = [Channel(context, producer, topic, f"bench:{number}") for number in range(int(count))]
-    sys.stdin.read()
+    while not select.select([sys.stdin], [], [], 5)[0]:
+        for channel in channels:
+            channel.again()
     context.close()
     producer.flush(10)
