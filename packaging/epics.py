@@ -5,7 +5,7 @@ TARGET/release look for them. The libraries and their headers are those of pinne
 one of its sources has changed. Where there are no such wheels or no C++ compiler, beamport is built without it, and
 the script says so.
 
-`python packaging/epics.py TARGET --sanitize` makes the client once more, in TARGET/sanitized/lib, with the sanitizers of
+`python packaging/epics.py TARGET --sanitize` makes the client once more, in TARGET/sanitized, with the sanitizers of
 addresses and of undefined behaviour, and in TARGET/sanitized/bin the programs of TARGET/release that load it.
 """
 
@@ -68,7 +68,7 @@ def provide(target: Path) -> list[Path]:
 def sanitize(target: Path) -> Path:
     """The folder with programs that load a client that looks for mistakes; what it finds is in `reports.PID` beside."""
     folder, compiler = target / "sanitized", os.environ.get("CXX", "g++")
-    programs, lib = folder / "bin", folder / "lib"
+    programs, lib = folder / "bin", folder / PLACE
     programs.mkdir(parents=True, exist_ok=True)
     headers, libraries = _fetch(target / "epics", target / PLACE)
     shutil.copytree(target / PLACE, lib, dirs_exist_ok=True)
