@@ -190,9 +190,9 @@ class Lab:
         self.started.append(process)
         return process
 
-    def up(self, **more) -> subprocess.Popen:
+    def up(self, *flags: str, **more) -> subprocess.Popen:
         """`beamport up` on the instrument file."""
-        return self.popen("up", self.file, "--json", **more)
+        return self.popen("up", self.file, "--json", *flags, **more)
 
     def run(self, *args, status: int | None = 0, **more) -> subprocess.CompletedProcess:
         """Runs the program to its end. `status`: what it must exit with."""
@@ -272,10 +272,10 @@ class Lab:
         # A process that ends answers with a fault.
         return bool(answer) and json.loads(answer).get("ok", {}).get("pid") == process.pid
 
-    def up_ready(self, **more) -> tuple[subprocess.Popen, float]:
+    def up_ready(self, *flags: str, **more) -> tuple[subprocess.Popen, float]:
         """A started instrument, and the seconds until it was ready."""
         began = time.monotonic()
-        process = self.up(**more)
+        process = self.up(*flags, **more)
         until(lambda: self.ready(process), "the instrument is not ready")
         return process, time.monotonic() - began
 

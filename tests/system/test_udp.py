@@ -50,7 +50,7 @@ def test_a_run_of_boards_with_loss_closes_with_the_numbers_that_the_boards_print
     template(lab, names)
     sink = '[sink.file]\nkind = "nexus"\ntemplate = "lab.nexus.json"\n'
     lab.write(boards(4, keys) + sink)
-    process, _ = lab.up_ready()
+    process, _ = lab.up_ready("--no-boards")
     lab.run("begin", "first", "--data", lab.data)
     truth = json.loads(lab.run("boards", lab.file, "--duration", "1 s").stdout)
     assert truth["sent"] == 16_000 and truth["lost"] > 100, truth
@@ -72,12 +72,12 @@ def test_a_run_of_boards_with_loss_closes_with_the_numbers_that_the_boards_print
 def test_a_killed_mover_accounts_for_what_it_missed(lab):
     names = ["d001", "d002"]
     lab.write(boards(2, 'rate = 3000, size = "200 B", loss = 0.01') + "[run.first]\n")
-    process, _ = lab.up_ready()
+    process, _ = lab.up_ready("--no-boards")
     sending = lab.popen("boards", lab.file, "--duration", "3 s")
     data = beamport.open(lab.data)
     until(lambda: all(data[name].count > 2000 for name in names), "nothing arrives")
     lab.kill(process)
-    process, _ = lab.up_ready()
+    process, _ = lab.up_ready("--no-boards")
     truth = json.loads(lab.end(sending))["boards"]
     lab.interrupt(process)
     entries = entries_of(lab.report(process, status=1))
@@ -87,3 +87,21 @@ def test_a_killed_mover_accounts_for_what_it_missed(lab):
         missing = sum(entry["lost"].values())
         assert entry["appended"] + missing == 9000 and entry["duplicate"] == 0, entry
         assert missing >= did["lost"] >= entry["lost"]["network"] > 0
+
+
+def test_up_starts_the_boards_and_ends_them_before_the_runs(lab):
+    names = ["d001", "d002", "d003"]
+    keys = 'rate = 2000, size = "200 B", loss = 0.02, corrupt = 0.01, duplicate = 0.01, imbalance = 3'
+    lab.write(boards(3, keys) + "[run.first]\n")
+    process, _ = lab.up_ready()
+    data = beamport.open(lab.data)
+    until(lambda: all(data[name].count > 1000 for name in names), "nothing arrives")
+    lab.interrupt(process)
+    report = lab.report(process, status=1)
+    entries, truth = entries_of(report), report["boards"]["boards"]
+    assert report["closed"] and set(truth) == set(names), report
+    for name in names:
+        did, row = truth[name], entries[name]
+        assert row["sent"] == did["sent"] and row["refused"]["duplicate"] == did["duplicate"], (did, row)
+        assert row["lost"] == {"network": did["lost"], "damaged": did["corrupt"]}
+    assert truth["d003"]["sent"] > 2 * truth["d001"]["sent"]

@@ -211,6 +211,9 @@ pub struct Demo {
 pub struct Up {
     /// The instrument file
     pub file: PathBuf,
+    /// Start no simulated boards: for those that `beamport boards` starts
+    #[arg(long)]
+    pub no_boards: bool,
     /// The process that started it, if that alone ends it: it dies with it, and takes no signals
     #[arg(long, hide = true)]
     pub parent: Option<u32>,
@@ -573,9 +576,12 @@ pub struct Doctor {
 pub struct Boards {
     /// Instrument file; its sources with a table `boards` are simulated
     pub file: PathBuf,
-    /// How long they send [default: until Ctrl-C]
+    /// How long they send [default: their key `duration`, else until Ctrl-C]
     #[arg(long, value_parser = values::length)]
     pub duration: Option<Duration>,
+    /// The process that started it: it dies with it
+    #[arg(long, hide = true)]
+    pub parent: Option<u32>,
 }
 
 /// `beamport slot`

@@ -11,6 +11,7 @@ pub mod mover;
 mod peer;
 pub mod report;
 pub mod room;
+mod simulated;
 pub mod up;
 pub mod verbs;
 

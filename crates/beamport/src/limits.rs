@@ -81,3 +81,9 @@ pub(crate) const EDGE_MAX: Duration = Duration::from_secs(3600);
 
 /// Bytes of a command that is recorded whole: the book of commands has room for several such.
 pub(crate) const RECORD_BYTES_MAX: usize = 64 << 10;
+
+/// How long simulated boards may take to end: they send their last datagrams within a tenth of a second.
+pub(crate) const BOARDS_END_MAX: Duration = Duration::from_secs(10);
+
+/// How often `up` looks whether they have.
+pub(crate) const BOARDS_NAP: Duration = Duration::from_millis(5);

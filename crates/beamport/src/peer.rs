@@ -1,4 +1,4 @@
-//! Other processes: whether the other end of a descriptor is still open, and dying with a parent.
+//! Other processes: whether the other end of a descriptor is still open, dying with a parent, asking a child to end.
 
 use flow::Fault;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
@@ -15,6 +15,12 @@ pub(crate) fn is_gone(descriptor: BorrowedFd<'_>) -> bool {
 pub(crate) fn stop_listening(listener: BorrowedFd<'_>) {
     // SAFETY: the call takes plain numbers.
     unsafe { libc::shutdown(listener.as_raw_fd(), libc::SHUT_RDWR) };
+}
+
+/// Sends SIGTERM to a child that was not waited for.
+pub(crate) fn ask_to_end(child: u32) {
+    // SAFETY: the call takes plain numbers. The child was not waited for, so its number is not that of another process.
+    unsafe { libc::kill(child.cast_signed(), libc::SIGTERM) };
 }
 
 /// Has the kernel kill this process when the one that started it dies.

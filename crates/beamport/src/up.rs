@@ -9,9 +9,11 @@ use crate::mover::{Mover, Written, program, template_check};
 use crate::peer;
 use crate::report::{Report, events_of};
 use crate::room;
+use crate::simulated::{self, Simulated};
+use crate::verbs;
 use flow::edge::Host;
 use flow::{Data, Fault, Passes};
-use serde_json::json;
+use serde_json::{Value, json};
 use settings::shortened;
 use std::io::{IsTerminal, Write as _, stderr};
 use std::path::Path;
@@ -37,7 +39,12 @@ pub fn up(asked: &Up, registry: &Registry) -> Result<ExitCode, Fault> {
             return Ok(ExitCode::from(2));
         }
     };
-    let answer = Started::new(instrument, asked.parent.is_none()).and_then(|up| up.to_report(asked.form.json));
+    let has_boards = !asked.no_boards && verbs::boards::plans(&instrument).iter().any(|(_, plan)| plan.is_simulated());
+    let mut started = Started::new(instrument, asked.parent.is_none());
+    if has_boards {
+        started = started.and_then(|started| started.with_boards(&asked.file));
+    }
+    let answer = started.and_then(|started| started.to_report(asked.form.json));
     if let (Err(fault), true) = (&answer, asked.form.json) {
         let line = json!({"fault": fault.to_json(), "is_full": fault.passes == Passes::WithRoom});
         // It goes to stderr as well.
@@ -50,6 +57,7 @@ pub fn up(asked: &Up, registry: &Registry) -> Result<ExitCode, Fault> {
 pub struct Started {
     mover: Mover,
     signals: Arc<AtomicUsize>,
+    boards: Option<Simulated>,
 }
 
 impl Started {
@@ -61,29 +69,54 @@ impl Started {
         for section in instrument.sources() {
             section.plan.prepare(&Files { folder: &instrument.data })?;
         }
-        Ok(Self { mover: Mover::start(instrument, &signals)?, signals })
+        Ok(Self { mover: Mover::start(instrument, &signals)?, signals, boards: None })
+    }
+
+    /// The same with the simulated boards of its file, which send from now on.
+    fn with_boards(mut self, file: &Path) -> Result<Self, Fault> {
+        self.boards = Some(Simulated::start(file, &self.mover.data().folder)?);
+        Ok(self)
     }
 
     /// Works until it is done and prints a report of each run that was not finished before this start: with `json` one
     /// object a line. Exit status 1 where something was lost, 2 where a file was given up or a run cannot be told.
     pub fn to_report(self, json: bool) -> Result<ExitCode, Fault> {
-        let Self { mut mover, signals } = self;
+        let Self { mut mover, signals, mut boards } = self;
+        // What the mover knows of them: boards end before the runs.
+        let passed = AtomicUsize::new(0);
         let mut line = LiveLine::new(json);
         let mut ending = Ending::default();
         let look = &mut |mover: &Mover| {
             line.refresh(mover);
             ending.look(mover, &signals, &line);
+            let asked = signals.load(Ordering::Relaxed);
+            if asked != 1 || boards.as_mut().is_none_or(Simulated::end) {
+                passed.store(asked, Ordering::Relaxed);
+            }
         };
-        let written = mover.work(&signals, look)?;
+        let written = mover.work(&passed, look)?;
         line.end();
         let (data, sinks, failed) = (mover.data().clone(), mover.sinks(), mover.failed().to_vec());
         let names: Vec<String> = mover.runs_at_work().map(|r| r.name.clone()).collect();
         let is_listed = !mover.runs().is_empty();
         let (names_of_stages, lost_before, late) = (mover.fed_stages(), mover.lost_before(), mover.late_accounts());
         let cuts = mover.cuts();
+        // Their last messages still have a receiver.
+        let truth = boards.map(Simulated::truth).transpose();
         drop(mover);
         let folder = data.folder.display();
         let (mut texts, mut stages, mut missing, mut unknown_outcome) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        let truth = truth.unwrap_or_else(|fault| {
+            unknown_outcome += 1;
+            let _ = writeln!(stderr(), "{fault}");
+            None
+        });
+        let with_boards = |mut report: Value| {
+            if let (Some(truth), Some(report)) = (&truth, report.as_object_mut()) {
+                report.insert("boards".into(), truth.clone());
+            }
+            report
+        };
         for stage in &names_of_stages {
             match flow::ledger::stage(&data, stage).and_then(|rows| Ok((rows, flow::ledger::missing(&data, stage)?))) {
                 Ok((rows, ids)) => {
@@ -127,7 +160,7 @@ impl Started {
                     for fault in &report.damaged {
                         let _ = writeln!(stderr(), "{fault}");
                     }
-                    texts.push(if json { format!("{}\n", report.json()) } else { report.text() });
+                    texts.push(if json { format!("{}\n", with_boards(report.json())) } else { report.text() });
                 }
                 // What is damaged in one run takes nothing from the reports of the others.
                 Err(fault) => {
@@ -146,7 +179,10 @@ impl Started {
             );
         }
         if names.is_empty() && json {
-            texts.push(format!("{}\n", Report::without_run(&stages, &missing)));
+            texts.push(format!("{}\n", with_boards(Report::without_run(&stages, &missing))));
+        }
+        if let (Some(truth), false) = (&truth, json) {
+            texts.push(format!("{}\n", simulated::line(truth)));
         }
         let text = texts.join(if json { "" } else { "\n" });
         let mut out = std::io::stdout().lock();

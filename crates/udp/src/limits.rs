@@ -73,6 +73,27 @@ pub(crate) const EVENTS_FRAME: usize = 120;
 /// Pause of simulated boards that are ahead of their time.
 pub(crate) const NAP: Duration = Duration::from_micros(200);
 
+/// The same where the kernel cuts datagrams from one piece, which pays where several are due.
+pub(crate) const GSO_NAP: Duration = Duration::from_millis(2);
+
+/// Datagrams that the kernel cuts from one piece (`UDP_MAX_SEGMENTS`).
+pub(crate) const SEGMENTS: usize = 64;
+
+/// Bytes of such a piece: what a datagram holds.
+pub(crate) const PIECE_BYTES: usize = 65_507;
+
+/// Coincidences that are drawn at once.
+pub(crate) const EVENTS_ROUND: usize = 256;
+
+/// How much later than the first a member of a coincidence sends at most, ns.
+pub(crate) const JITTER: u64 = 50;
+
+/// How wrong a time of a simulated board is at most, ns.
+pub(crate) const FAULT_MAX: u64 = 1_000_000_000;
+
+/// Messages of a stream that a simulated board sends again and again: with 8.8 kB each, 36 MB.
+pub(crate) const STREAM_POOL: u64 = 4096;
+
 /// Between two signs of life of a simulated board.
 pub(crate) const BEAT: Duration = Duration::from_secs(1);
 

@@ -74,7 +74,7 @@ static BOARDS: Key = key(
     "boards",
     "table",
     "",
-    "What `beamport boards` sends in the place of the board: [simulated boards](#simulated-boards).",
+    "What is sent in the place of the board, by `up` or by `beamport boards`: [simulated boards](#simulated-boards).",
 );
 
 /// The kind `udp`.

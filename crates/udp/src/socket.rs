@@ -1,6 +1,6 @@
 //! The sockets: many datagrams a system call, to and fro. All `unsafe` of the crate is here.
 
-use crate::limits::{BATCH, DATAGRAM_BYTES};
+use crate::limits::{BATCH, DATAGRAM_BYTES, PIECE_BYTES, SEGMENTS};
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, sockaddr_storage, socklen_t};
 use std::io::{Error, ErrorKind, Result};
 use std::mem::{size_of, zeroed};
@@ -183,13 +183,16 @@ fn get<T: Copy>(socket: &UdpSocket, option: c_int, values: &mut [T]) -> Result<(
 pub(crate) struct Outbox<'a> {
     parts: Vec<[iovec; 2]>,
     targets: Vec<Target>,
+    has_pieces: bool,
     _bytes: std::marker::PhantomData<&'a [u8]>,
 }
 
 impl<'a> Outbox<'a> {
-    /// Without datagrams.
-    pub(crate) fn new() -> Self {
-        Self { parts: Vec::with_capacity(BATCH), targets: Vec::with_capacity(BATCH), _bytes: std::marker::PhantomData }
+    /// Without datagrams. `has_pieces`: all go to the same target, and the kernel gets those of the same size as one
+    /// piece, which it cuts (`UDP_SEGMENT`).
+    pub(crate) fn new(has_pieces: bool) -> Self {
+        let (parts, targets) = (Vec::with_capacity(BATCH), Vec::with_capacity(BATCH));
+        Self { parts, targets, has_pieces, _bytes: std::marker::PhantomData }
     }
 
     /// Adds a datagram.
@@ -199,19 +202,41 @@ impl<'a> Outbox<'a> {
         self.targets.push(target);
     }
 
-    /// Sends all of them, and waits while the socket has no room.
+    /// How many datagrams from this one on go as one piece: all of one size, but the last may be shorter.
+    fn piece(&self, from: usize) -> usize {
+        let size_of = |parts: &[iovec; 2]| parts[0].iov_len + parts[1].iov_len;
+        let size = size_of(&self.parts[from]);
+        let most = if self.has_pieces { (PIECE_BYTES / size.max(1)).clamp(1, SEGMENTS) } else { 1 };
+        let sizes = self.parts[from..].iter().map(size_of).take(most);
+        let same = sizes.clone().take_while(|other| *other == size).count();
+        same + usize::from(sizes.skip(same).next().is_some_and(|last| last < size))
+    }
+
+    /// Sends all of them, `BATCH` at most, and waits while the socket has no room.
     pub(crate) fn send(&mut self, socket: &UdpSocket) -> Result<()> {
         // SAFETY: zero bytes are a valid header without buffers.
         let mut headers: [mmsghdr; BATCH] = unsafe { zeroed() };
-        for ((header, parts), target) in headers.iter_mut().zip(&mut self.parts).zip(&mut self.targets) {
-            header.msg_hdr.msg_iov = parts.as_mut_ptr();
-            header.msg_hdr.msg_iovlen = parts.len();
-            header.msg_hdr.msg_name = (&raw mut target.storage).cast();
-            header.msg_hdr.msg_namelen = target.length;
+        let mut controls = [Control([0; 32]); BATCH];
+        let (mut from, mut all) = (0, 0);
+        while from < self.parts.len() && all < BATCH {
+            let count = self.piece(from);
+            let header = &mut headers[all].msg_hdr;
+            header.msg_name = (&raw mut self.targets[from].storage).cast();
+            header.msg_namelen = self.targets[from].length;
+            let parts = &mut self.parts[from..from + count];
+            let size = parts[0][0].iov_len + parts[0][1].iov_len;
+            header.msg_iov = parts.as_mut_ptr().cast();
+            header.msg_iovlen = 2 * count;
+            if count > 1 {
+                header.msg_control = controls[all].0.as_mut_ptr().cast();
+                set_piece(header, size as u16);
+            }
+            (from, all) = (from + count, all + 1);
         }
-        let (mut sent, all) = (0, self.parts.len().min(BATCH));
+        let mut sent = 0;
         while sent < all {
-            // SAFETY: the headers name buffers and addresses that live until the call returns; the kernel only reads.
+            // SAFETY: the headers name buffers, addresses and control messages that live until the call returns; the
+            // kernel only reads.
             let count = unsafe {
                 libc::sendmmsg(socket.as_raw_fd(), headers.as_mut_ptr().add(sent), (all - sent) as c_uint, 0)
             };
@@ -228,6 +253,19 @@ impl<'a> Outbox<'a> {
         self.parts.clear();
         self.targets.clear();
         Ok(())
+    }
+}
+
+/// Asks the kernel to cut a piece into datagrams of this size. The header has room for the control message.
+fn set_piece(header: &mut libc::msghdr, size: u16) {
+    // SAFETY: the room is larger than one control message with a number, aligned for it, and lives as the header does.
+    unsafe {
+        header.msg_controllen = libc::CMSG_SPACE(size_of::<u16>() as c_uint) as usize;
+        let control = libc::CMSG_FIRSTHDR(header);
+        (*control).cmsg_level = libc::SOL_UDP;
+        (*control).cmsg_type = libc::UDP_SEGMENT;
+        (*control).cmsg_len = libc::CMSG_LEN(size_of::<u16>() as c_uint) as usize;
+        libc::CMSG_DATA(control).cast::<u16>().write_unaligned(size);
     }
 }
 

@@ -71,10 +71,13 @@ impl Lab {
         Intake::start(&self.data, "d001", self.plan.build().unwrap(), &options, now()).unwrap()
     }
 
+    fn plan(&self) -> &beamport_udp::Plan {
+        (&*self.plan as &dyn Any).downcast_ref().unwrap()
+    }
+
     /// What the boards did.
     fn send(&self, duration: Duration) -> Value {
-        let plan: &beamport_udp::Plan = (&*self.plan as &dyn Any).downcast_ref().unwrap();
-        beamport_udp::send(&[plan], Some(duration), &|| false).unwrap()
+        beamport_udp::send(&[("udp", self.plan())], &self.data, Some(duration), &|| false).unwrap()
     }
 
     fn send_bytes(&self, datagram: &[u8]) {
@@ -288,4 +291,65 @@ fn units_of_geb_and_raw_datagrams_are_numbered_on_arrival() {
         lab.messages().into_iter().map(|message| message.1).collect::<Vec<_>>(),
         [b"any bytes".to_vec(), vec![]]
     );
+}
+
+#[test]
+fn datagrams_that_the_kernel_cuts_are_those_of_the_board() {
+    let boards = json!({"rate": 20000, "size": "900 B", "loss": 0.1, "duplicate": 0.1, "gso": true});
+    for gro in [false, true] {
+        let lab = Lab::with(&json!({"gro": gro, "boards": boards}));
+        let mut intake = lab.start();
+        let truth = lab.send(Duration::from_millis(100));
+        let accounts = account_of(&lab, &mut intake, 2000);
+        assert_eq!(accounts[0].lost, [("network".to_owned(), truth["lost"].as_u64().unwrap())].into());
+        assert_eq!(accounts[0].refused["duplicate"], truth["duplicate"]);
+    }
+}
+
+#[test]
+fn boards_of_two_receivers_send_coincidences() {
+    let keys = json!({"boards": {"rate": 1000, "size": "10 B", "imbalance": 3, "multiplicity": 2, "clock_fault": 0.01,
+                                 "duration": "1 s"}});
+    let (left, right) = (Lab::with(&keys), Lab::with(&keys));
+    let mut intakes = [left.start(), right.start()];
+    let plans = [("one", left.plan()), ("two", right.plan())];
+    let truth = beamport_udp::send(&plans, &left.data, None, &|| false).unwrap();
+    // Both sources have the same name, so the last of the two is said.
+    assert_eq!(truth["boards"]["d001"]["sent"], 1000);
+    assert_eq!(truth["sent"], 2000);
+    for intake in &mut intakes {
+        run(intake, |intake| intake.status()["next"] == 1000);
+    }
+    let pairs = left.messages().into_iter().zip(right.messages());
+    let apart: Vec<u64> = pairs.map(|((left, _), (right, _))| left.abs_diff(right)).collect();
+    let wrong = apart.iter().filter(|apart| **apart > 50).count() as u64;
+    assert_eq!(apart.len(), 1000);
+    assert!(wrong > 0 && wrong <= truth["clock_fault"].as_u64().unwrap(), "{wrong}, {truth}");
+}
+
+#[test]
+fn rates_have_the_ratio_of_the_imbalance() {
+    let keys = json!({"boards": {"rate": 100, "imbalance": 4}});
+    let (left, right) = (Lab::with(&keys), Lab::with(&keys));
+    let plans = [("udp", left.plan()), ("udp", right.plan())];
+    let truth = beamport_udp::send(&plans, &left.data, Some(Duration::from_millis(500)), &|| false).unwrap();
+    // 40 and 160 a second.
+    assert_eq!((truth["sent"].as_u64(), truth["boards"]["d001"]["sent"].as_u64()), (Some(100), Some(80)));
+}
+
+#[test]
+fn the_messages_of_a_stream_are_sent_again_and_again() {
+    let lab = Lab::new(&json!({"rate": 1}));
+    let mut intake = lab.start();
+    lab.send_numbers(0..3);
+    run(&mut intake, |intake| intake.status()["next"] == 3);
+    let again = Lab::new(&json!({"rate": 100, "payload": "d001"}));
+    let mut intake = again.start();
+    let send = |data| beamport_udp::send(&[("udp", again.plan())], data, Some(Duration::from_millis(50)), &|| false);
+    send(&lab.data).unwrap();
+    run(&mut intake, |intake| intake.status()["next"] == 5);
+    let payloads: Vec<_> = again.messages().into_iter().map(|message| message.1).collect();
+    assert_eq!(payloads, [0_u64, 1, 2, 0, 1].map(|number| number.to_le_bytes().to_vec()));
+    let none = Lab::new(&json!({"rate": 100, "payload": "nothing"}));
+    assert!(beamport_udp::send(&[("udp", none.plan())], &lab.data, None, &|| false).is_err());
 }

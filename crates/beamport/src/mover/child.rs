@@ -369,7 +369,7 @@ fn given_up(sink: &str, run: &str, fault: Fault) -> Fault {
 }
 
 /// A file without a name: what a child says is kept off the pipes that nobody empties.
-fn tempfile_in(folder: &Path) -> Result<std::fs::File, Fault> {
+pub(crate) fn tempfile_in(folder: &Path) -> Result<std::fs::File, Fault> {
     use std::os::unix::fs::OpenOptionsExt;
     let mut options = std::fs::OpenOptions::new();
     options.read(true).write(true).custom_flags(libc::O_TMPFILE | libc::O_CLOEXEC).mode(0o600);

@@ -21,6 +21,7 @@ mod template;
 mod through;
 mod workers;
 
+pub(crate) use child::tempfile_in;
 pub use child::{Failed, Written, program, start_writer, version, writer};
 pub use control::{Glance, ask, glance};
 pub use template::template_check;

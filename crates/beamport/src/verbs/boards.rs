@@ -4,6 +4,8 @@ use super::{Answer, Asked, ended, json_line};
 use crate::cli::Boards;
 use crate::edges::Registry;
 use crate::file::{self, Instrument};
+use crate::peer;
+use flow::Data;
 use std::any::Any;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -20,10 +22,23 @@ pub fn run(asked: &Boards, registry: &Registry, out: &mut dyn Write, err: &mut d
 }
 
 fn send(asked: &Boards, instrument: &Instrument, out: &mut dyn Write) -> Answer {
-    let plans: Vec<&udp::Plan> =
-        instrument.sources().filter_map(|source| (&*source.plan as &dyn Any).downcast_ref()).collect();
+    if let Some(parent) = asked.parent {
+        peer::die_with(parent)?;
+    }
     let stop = Asked::to_end()?;
-    let truth = udp::send(&plans, asked.duration, &|| stop.yes())?;
+    let data = Data::on_disk(&*instrument.data);
+    let truth = udp::send(&plans(instrument), &data, asked.duration, &|| stop.yes())?;
     json_line(out, &truth)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The plans of UDP sources, with their receivers.
+pub(crate) fn plans(instrument: &Instrument) -> Vec<(&str, &udp::Plan)> {
+    instrument
+        .sources()
+        .filter_map(|source| {
+            let plan = (&*source.plan as &dyn Any).downcast_ref()?;
+            Some((source.receiver.as_ref().map_or(&*source.name, |receiver| &*receiver.value), plan))
+        })
+        .collect()
 }
