@@ -2,6 +2,7 @@
 
 import json
 import socket
+import time
 
 import pytest
 from conftest import until
@@ -30,12 +31,16 @@ def boards(count: int, keys: str) -> str:
 
 def template(lab, names: list[str]):
     """A template with the events of each board."""
-    group = {"type": "group", "attributes": [{"name": "NX_class", "dtype": "string", "values": "NXevent_data"}]}
+
+    def kind(word: str) -> list[dict]:
+        return [{"name": "NX_class", "dtype": "string", "values": word}]
+
+    group = {"type": "group", "attributes": kind("NXevent_data")}
     groups = [
         group | {"name": name, "children": [{"module": "ev44", "config": {"stream": name, "source": name}}]}
         for name in names
     ]
-    entry = {"type": "group", "name": "entry", "children": groups}
+    entry = {"type": "group", "name": "entry", "attributes": kind("NXentry"), "children": groups}
     (lab.folder / "lab.nexus.json").write_text(json.dumps({"template_version": "1", "children": [entry]}))
 
 
@@ -102,6 +107,48 @@ def test_up_starts_the_boards_and_ends_them_before_the_runs(lab):
     assert report["closed"] and set(truth) == set(names), report
     for name in names:
         did, row = truth[name], entries[name]
-        assert row["sent"] == did["sent"] and row["refused"]["duplicate"] == did["duplicate"], (did, row)
+        assert row["sent"] == did["sent"] and row["duplicate"] == 0 < did["duplicate"], (did, row)
         assert row["lost"] == {"network": did["lost"], "damaged": did["corrupt"]}
     assert truth["d003"]["sent"] > 2 * truth["d001"]["sent"]
+
+
+def test_boards_pause_while_a_reader_is_stopped(lab, nexus):
+    """Nothing is lost while a counted reader reads nothing; report, file, `ls` and boards agree on the dead time."""
+    names = ["d001", "d002"]
+    (control,) = ports(1)
+    throttle = f'throttle = {{ to = "udp://127.0.0.1:{control}", high = 0.5, low = 0.2 }}\n'
+    sections = boards(2, 'rate = 2000, size = "2000 B", payload = "hits"').replace("8 MiB", "4 MiB")
+    sections = sections.replace("boards =", 'level = "memory"\n' + throttle + "boards =")
+    template(lab, names)
+    lab.write(sections + '[sink.file]\nkind = "nexus"\ntemplate = "lab.nexus.json"\n[run.first]\n')
+    process, _ = lab.up_ready()
+    data = beamport.open(lab.data)
+    # They have a position once they have read a message, and commit nothing.
+    readers = [data[name].read(name="slow", follow=True) for name in names]
+    assert all([next(iter(reader)) for reader in readers])
+
+    def status(name: str) -> dict:
+        time.sleep(0.05)
+        return json.loads(lab.ask(b'{"command": "status"}\n'))["ok"]["running"][name]["status"] or {}
+
+    until(lambda: all(status(name).get("dead_time", 0) > 3 for name in names), "nobody is throttled")
+    counts = [data[name].count for name in names]
+    for name, reader in zip(names, readers, strict=True):
+        reader.close()
+        data[name].forget("slow")
+    until(lambda: all(data[name].count > n for name, n in zip(names, counts, strict=True)), "boards do not go on")
+    lab.interrupt(process)
+    report = lab.report(process)
+    entries, truth = entries_of(report), report["boards"]["boards"]
+    dead = {row["stream"]: row for row in report["dead_time"]}
+    (listed,) = json.loads(lab.run("ls", "--data", lab.data, "--json").stdout)["runs"]
+    assert {row["stream"]: row for row in listed["dead_time"]} == dead
+    with h5py.File(report["file"]) as file:
+        table = file["entry/beamport/dead_time"]
+        stored = dict(zip(table["stream"].asstr()[:], table["nanoseconds"][:].tolist(), strict=True))
+    for name in names:
+        did, row = truth[name], dead[name]
+        assert entries[name]["sent"] == entries[name]["appended"] == did["sent"], (did, entries[name])
+        assert did["inhibited"] > 0 and row["nanoseconds"] == stored[name] > 3e9
+        seconds = row["nanoseconds"] / 1e9
+        assert abs(seconds - did["dead_time"]) < 0.01 * seconds + 0.2 * row["intervals"], (did, row)

@@ -88,7 +88,7 @@ pub enum Verb {
     )]
     Append(Append),
     /// Show streams, readers and runs, refreshed each second
-    #[command(after_help = "Examples:\n  beamport top")]
+    #[command(after_help = "Examples:\n  beamport top\n  beamport top --all")]
     Top(Top),
     /// Make a NeXus file from a template and messages, without an instrument
     #[command(
@@ -444,6 +444,9 @@ pub struct Top {
     /// Data folder.
     #[command(flatten)]
     pub data: DataFolder,
+    /// Show all streams, readers and sources, not only the twenty worst of each by loss, lag and fill
+    #[arg(long)]
+    pub all: bool,
     /// Output format: JSON is one object a second.
     #[command(flatten)]
     pub form: Form,

@@ -60,6 +60,8 @@ pub const SINK_CLOSE_PAUSE: Duration = Duration::from_millis(5);
 pub const ASK_PATIENCE: Duration = Duration::from_secs(1);
 /// Pause between two readings of the status of a source or a live sink: it is for people.
 pub const STATUS_PAUSE: Duration = Duration::from_secs(1);
+/// Statistics of a receiver that are kept: of 120 sources with five numbers that change, about four minutes.
+pub(crate) const STATISTICS_BYTES: u64 = 16 << 20;
 /// Writers of a sink.
 pub const WRITERS_MAX: u64 = 16;
 /// Files of the code of a worker that are copied: ten times a large package of a user.
@@ -87,3 +89,9 @@ pub(crate) const BOARDS_END_MAX: Duration = Duration::from_secs(10);
 
 /// How often `up` looks whether they have.
 pub(crate) const BOARDS_NAP: Duration = Duration::from_millis(5);
+
+/// Sources whose dead time is named in a report, those with the longest: a screen has about as many lines.
+pub(crate) const DEAD_NAMED: usize = 20;
+
+/// Streams of sources, readers, sources and troubles that `top` shows unless all are asked for, for the same reason.
+pub(crate) const SHOWN: usize = 20;

@@ -1,9 +1,10 @@
 //! What stands at the end: per stream messages, events, bytes and lost; the ledger; the files. One function for the
 //! screen, `--json` and the tests.
 
-use crate::figures::{absent, thousands};
+use crate::figures::{absent, span, thousands};
+use crate::limits::DEAD_NAMED;
 use crate::mover::{Failed, Written};
-use flow::ledger::{Account, Entry, Missing, Row, total};
+use flow::ledger::{Account, DeadTime, Entry, Missing, Row, total};
 use flow::records::{Commit, Gap};
 use flow::status::members;
 use flow::{Data, Fault};
@@ -117,6 +118,7 @@ impl Report {
             "streams": self.streams,
             "ledger": ledger_rows(&self.account.entries, &self.account.rows, &self.stages),
             "gaps": self.account.gaps.iter().chain(self.missing.iter().flat_map(|m| &m.gaps)).collect::<Vec<_>>(),
+            "dead_time": self.account.dead_time,
             "failed": self.failed.iter().map(failed_row).collect::<Vec<_>>(),
         })
     }
@@ -130,6 +132,7 @@ impl Report {
             "streams": [],
             "ledger": ledger_rows(&[], &[], stages),
             "gaps": missing.iter().flat_map(|m| &m.gaps).collect::<Vec<_>>(),
+            "dead_time": [],
             "failed": [],
         })
     }
@@ -162,6 +165,9 @@ impl Report {
         }
         for gap in self.account.absences() {
             let _ = writeln!(out, "  {}: data from this interval is unknown", absent(gap));
+        }
+        for line in dead_time_lines(&self.account.dead_time) {
+            let _ = writeln!(out, "  {line}");
         }
         for stream in self.account.unknown() {
             let _ = writeln!(
@@ -304,6 +310,24 @@ pub fn missing_lines(missing: &[Missing]) -> Vec<String> {
             let ids = if count == 1 { "id" } else { "ids" };
             lines.push(format!("{:<14} {} {ids} {what} ({})", merge.stage, thousands(count), named.join(", ")));
         }
+    }
+    lines
+}
+
+/// The dead times of sources, longest first, a line each; of those beyond [`DEAD_NAMED`] the sum.
+pub(crate) fn dead_time_lines(all: &[DeadTime]) -> Vec<String> {
+    let mut all: Vec<&DeadTime> = all.iter().collect();
+    all.sort_by_key(|one| std::cmp::Reverse(one.nanoseconds));
+    let (named, rest) = all.split_at(all.len().min(DEAD_NAMED));
+    let text = |who: &str, ns: i64, intervals: u64| {
+        let plural = if intervals == 1 { "" } else { "s" };
+        format!("dead time of {who}: {} in {} interval{plural}", span(ns), thousands(intervals))
+    };
+    let mut lines: Vec<String> =
+        named.iter().map(|one| text(&format!("`{}`", one.stream), one.nanoseconds, one.intervals)).collect();
+    if !rest.is_empty() {
+        let sum = rest.iter().fold(0, |sum: i64, one| sum.saturating_add(one.nanoseconds));
+        lines.push(text(&format!("{} more", rest.len()), sum, rest.iter().map(|one| one.intervals).sum()));
     }
     lines
 }

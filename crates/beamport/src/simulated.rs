@@ -79,7 +79,8 @@ pub(crate) fn line(truth: &Value) -> String {
     let count = |name: &str| truth[name].as_u64().unwrap_or(0);
     let words = ["lost", "duplicate", "reordered", "corrupt", "clock_fault", "inhibited"];
     let some = words.iter().filter(|word| count(word) > 0);
-    let parts: Vec<String> = some.map(|word| format!(", {} {}", thousands(count(word)), word.replace('_', " "))).collect();
+    let parts: Vec<String> =
+        some.map(|word| format!(", {} {}", thousands(count(word)), word.replace('_', " "))).collect();
     let boards = truth["boards"].as_object().map_or(0, serde_json::Map::len) as u64;
     format!("boards  {} sent by {}{}", thousands(count("sent")), thousands(boards), parts.concat())
 }
@@ -91,7 +92,8 @@ mod tests {
 
     #[test]
     fn what_boards_did_is_a_line() {
-        let truth = json!({"sent": 16000, "lost": 1234, "duplicate": 0, "clock_fault": 2, "boards": {"a": {}, "b": {}}});
+        let truth =
+            json!({"sent": 16000, "lost": 1234, "duplicate": 0, "clock_fault": 2, "boards": {"a": {}, "b": {}}});
         assert_eq!(line(&truth), "boards  16,000 sent by 2, 1,234 lost, 2 clock fault");
     }
 }

@@ -111,6 +111,17 @@ pub struct Row {
     pub closed: bool,
 }
 
+/// How long a source asked its senders to pause (gaps `throttled`), as far as it lies in a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DeadTime {
+    /// Stream.
+    pub stream: String,
+    /// How often.
+    pub intervals: u64,
+    /// How long in all.
+    pub nanoseconds: i64,
+}
+
 /// The account of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Account {
@@ -124,6 +135,9 @@ pub struct Account {
     pub rows: Vec<Row>,
     /// Lists of what is missing, and of times in which a source was absent.
     pub gaps: Vec<Gap>,
+    /// How long its sources asked their boards to pause; of each that did.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dead_time: Vec<DeadTime>,
     /// Messages lost, of all reasons.
     pub lost: u64,
     /// Sealed, every account closes, nothing is held, and no recovery has cut messages of the run.
@@ -131,10 +145,10 @@ pub struct Account {
 }
 
 impl Account {
-    /// Intervals of the run in which a stream had no source, or its source had no full contact: the missing messages
-    /// are unknown, and count neither as lost nor against `closed`.
+    /// Intervals of the run in which a stream had no source, or its source had no contact: the missing messages are
+    /// unknown, and count neither as lost nor against `closed`.
     pub fn absences(&self) -> impl Iterator<Item = &Gap> {
-        self.gaps.iter().filter(|g| [ABSENT, THROTTLED].contains(&g.reason.as_str()))
+        self.gaps.iter().filter(|g| g.reason == ABSENT)
     }
 
     /// Streams whose losses are unknown, because commits of their sources do not verify.
@@ -278,7 +292,16 @@ fn committed(data: &Data, stream: &str) -> Result<Committed, Fault> {
         gaps.extend(commit.gaps.into_iter().filter(|g| g.stream == stream));
     }
     let (by_sequence, gaps): (Vec<Gap>, Vec<Gap>) = gaps.into_iter().partition(|g| g.by_sequence);
-    let absences = by_sequence.into_iter().filter(|g| [ABSENT, THROTTLED].contains(&g.reason.as_str())).collect();
+    let mut absences: Vec<Gap> = Vec::new();
+    for gap in by_sequence.into_iter().filter(|g| [ABSENT, THROTTLED].contains(&g.reason.as_str())) {
+        match absences.last_mut() {
+            // A long interval is committed in parts.
+            Some(last) if gap.reason == THROTTLED && last.reason == THROTTLED && last.to == gap.from => {
+                last.to = gap.to
+            }
+            _ => absences.push(gap),
+        }
+    }
     Ok(Committed { gaps, absences, is_damaged: lost > 0, since })
 }
 
@@ -532,7 +555,33 @@ fn finish_account(
         && rows.iter().all(|r| r.closed && r.held == 0)
         && all.iter().all(|e| e.closed)
         && gaps.iter().all(|g| g.reason != UNKNOWN);
-    Ok(Account { run: run.name.clone(), state: run.state.name().into(), entries: all, rows, gaps, lost, closed })
+    let dead_time = dead_time(run, &gaps);
+    Ok(Account {
+        run: run.name.clone(),
+        state: run.state.name().into(),
+        entries: all,
+        rows,
+        gaps,
+        dead_time,
+        lost,
+        closed,
+    })
+}
+
+/// The dead time in a run of each stream that has some.
+fn dead_time(run: &Run, gaps: &[Gap]) -> Vec<DeadTime> {
+    let mut by_stream: BTreeMap<&str, (u64, i64)> = BTreeMap::new();
+    for gap in gaps.iter().filter(|gap| gap.reason == THROTTLED) {
+        let inside = gap.to.min(run.stop).saturating_sub(gap.from.max(run.start)).max(0);
+        let (intervals, all) = by_stream.entry(&gap.stream).or_default();
+        (*intervals, *all) = (*intervals + 1, all.saturating_add(inside));
+    }
+    let row = |(stream, (intervals, nanoseconds)): (&str, (u64, i64))| DeadTime {
+        stream: stream.to_owned(),
+        intervals,
+        nanoseconds,
+    };
+    by_stream.into_iter().map(row).collect()
 }
 
 /// The newest commit of a merge, a worker or a live sink, by its name; none for another stage.

@@ -1,6 +1,6 @@
 //! Detectors that send UDP, as sources: `kind = "udp"`; and simulated boards that send what a detector would.
 //!
-//! Constraints: a source owns no thread. While data come, a source is stepped by the time, so that each system call takes
+//! Constraints: a source owns no thread. While data come, it is stepped by the time, so that each system call takes
 //! many datagrams; otherwise its socket wakes it. A datagram is copied once, into stream memory. Nothing is allocated
 //! and no lock is taken for a message.
 //!
@@ -16,6 +16,7 @@ mod numbers;
 mod section;
 mod socket;
 mod source;
+mod throttle;
 mod zero;
 
 pub use boards::send;

@@ -145,3 +145,33 @@ pub(crate) const HADAQ_ERROR: u32 = 1 << 31;
 
 /// Numbers of framing `ess` begin again here.
 pub(crate) const ESS_WRAP: u64 = 1 << 32;
+
+/// Between two frames of a throttle that holds, ns.
+pub(crate) const THROTTLE_REPEAT: i64 = 100_000_000;
+
+/// How often a throttle that holds looks at the memory, ns.
+pub(crate) const THROTTLE_LOOK: i64 = 5_000_000;
+
+/// Pause after a frame that could not be sent, ns.
+pub(crate) const THROTTLE_RETRY: i64 = 10_000_000;
+
+/// Dead time is filed in parts of this length, ns.
+pub(crate) const THROTTLE_PART: i64 = 1_000_000_000;
+
+/// Frames that release a board, because each of them may be lost.
+pub(crate) const RELEASES: u32 = 3;
+
+/// Pause between two of them, ns.
+pub(crate) const RELEASE_PAUSE: i64 = 20_000_000;
+
+/// A simulated board that hears nothing for this time sends again, ns: ten frames are then missing.
+pub(crate) const HOLD_MAX: u64 = 1_000_000_000;
+
+/// How often simulated boards look for frames of throttles.
+pub(crate) const LISTEN_NAP: Duration = Duration::from_micros(500);
+
+/// Connections of throttles to simulated boards: more than the largest arrays have boards.
+pub(crate) const LINES_MAX: usize = 4096;
+
+/// Bytes of a frame of a throttle: a header, the fill in thousandths (u32), and zero (u32).
+pub(crate) const FRAME_BYTES: usize = wire::limits::HEADER_BYTES + 8;

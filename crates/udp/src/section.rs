@@ -4,6 +4,7 @@ use crate::boards::{self, Boards};
 use crate::limits::{BITS, BUFFER, BUFFER_MAX, GEB_BITS, GEB_TICK, INTERFACE_BYTES};
 use crate::network::Network;
 use crate::source::Udp;
+use crate::throttle::{self, Throttle};
 use crate::zero::{First, ZeroWord};
 use flow::edge::{Host, MoreKeys, SourceKind, SourcePlan};
 use flow::{Fault, Source};
@@ -70,6 +71,12 @@ static BITS_OF_TICKS: Key = key(
     "",
     "Bits of the counter of such timestamps, which continue where it begins again. Default: 64, of framing `geb` 48.",
 );
+static THROTTLE: Key = key(
+    "throttle",
+    "table",
+    "",
+    "Who is asked to pause before the memory of the stream is full: [throttle](#throttle). Default: nobody.",
+);
 static BOARDS: Key = key(
     "boards",
     "table",
@@ -94,11 +101,17 @@ pub static SOURCE: SourceKind = SourceKind {
         &TICK,
         &ZERO,
         &BITS_OF_TICKS,
+        &THROTTLE,
         &BOARDS,
     ],
     read,
-    more: Some(&MoreKeys { reference: boards::reference, owner: |_| None }),
+    more: Some(&MoreKeys { reference, owner: |_| None }),
 };
+
+/// The tables of the reference page.
+fn reference() -> String {
+    format!("{}\n{}", throttle::reference(), boards::reference())
+}
 
 /// How datagrams are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -154,6 +167,7 @@ pub struct Plan {
     pub(crate) first: OnceLock<Arc<First>>,
     /// After this many ticks timestamps begin again.
     pub(crate) wrap: Option<u64>,
+    pub(crate) throttle: Option<Throttle>,
     pub(crate) boards: Option<Boards>,
 }
 
@@ -173,6 +187,20 @@ impl SourcePlan for Plan {
         // Hundreds of ports do not need hundreds of threads.
         Some("udp")
     }
+}
+
+/// Reads the table of a key, if there is one.
+fn table<T>(
+    section: &mut Section<'_>,
+    key: &'static Key,
+    read: impl FnOnce(&mut Section<'_>) -> Option<T>,
+) -> Option<T> {
+    let _: Setting<Map<String, Json>> = section.get(key)?;
+    section.table(key.name, |table| {
+        let value = read(table);
+        table.end();
+        value
+    })
 }
 
 /// Reads a section.
@@ -218,14 +246,8 @@ fn read(name: &str, section: &mut Section<'_>) -> Option<Arc<dyn SourcePlan>> {
     let zero = section.need::<ZeroWord>(&ZERO);
     let own_bits = if framing == FramingWord::Geb { GEB_BITS } else { u64::BITS };
     let bits = section.within(&BITS_OF_TICKS, BITS).map_or(own_bits, |bits| bits.value as u32);
-    let given: Option<Setting<Map<String, Json>>> = section.get(&BOARDS);
-    let boards = given.and_then(|_| {
-        section.table(BOARDS.name, |table| {
-            let boards = Boards::read(table);
-            table.end();
-            boards
-        })
-    });
+    let throttle = table(section, &THROTTLE, Throttle::read);
+    let boards = table(section, &BOARDS, Boards::read);
     let nanoseconds = |duration: Duration| i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
     Some(Arc::new(Plan {
         name: name.to_owned(),
@@ -242,6 +264,7 @@ fn read(name: &str, section: &mut Section<'_>) -> Option<Arc<dyn SourcePlan>> {
         zero: zero.value,
         first: OnceLock::new(),
         wrap: 1_u64.checked_shl(bits),
+        throttle,
         boards,
     }))
 }

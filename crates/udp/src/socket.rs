@@ -4,8 +4,8 @@ use crate::limits::{BATCH, DATAGRAM_BYTES, PIECE_BYTES, SEGMENTS};
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, sockaddr_storage, socklen_t};
 use std::io::{Error, ErrorKind, Result};
 use std::mem::{size_of, zeroed};
-use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
-use std::os::fd::AsRawFd as _;
+use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6, TcpStream, UdpSocket};
+use std::os::fd::{AsRawFd as _, FromRawFd as _};
 
 /// Room for one control message with a number.
 #[repr(C, align(8))]
@@ -140,6 +140,28 @@ pub(crate) fn listen(address: SocketAddr, interface: Option<&str>, gro: bool) ->
     Ok(socket)
 }
 
+/// Begins a connection without waiting for it: what is written before it is made is refused with `WouldBlock`.
+pub(crate) fn connect(to: SocketAddr) -> Result<TcpStream> {
+    let family = if to.is_ipv6() { libc::AF_INET6 } else { libc::AF_INET };
+    let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: the call takes plain numbers.
+    let descriptor = unsafe { libc::socket(family, kind, 0) };
+    if descriptor < 0 {
+        return Err(Error::last_os_error());
+    }
+    // SAFETY: it was made just now, and is nobody else's.
+    let stream = unsafe { TcpStream::from_raw_fd(descriptor) };
+    let target = Target::from(to);
+    // SAFETY: the kernel reads the address, which lives until the call returns and has this length.
+    let answer = unsafe { libc::connect(descriptor, (&raw const target.storage).cast(), target.length) };
+    let error = Error::last_os_error();
+    if answer < 0 && error.raw_os_error() != Some(libc::EINPROGRESS) {
+        return Err(error);
+    }
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
 /// Asks for a buffer of this many bytes; the answer is how large it is. The kernel counts its own bookkeeping in.
 pub(crate) fn set_buffer(socket: &UdpSocket, bytes: u64) -> Result<u64> {
     let asked = c_int::try_from(bytes).unwrap_or(c_int::MAX);
@@ -207,9 +229,9 @@ impl<'a> Outbox<'a> {
         let size_of = |parts: &[iovec; 2]| parts[0].iov_len + parts[1].iov_len;
         let size = size_of(&self.parts[from]);
         let most = if self.has_pieces { (PIECE_BYTES / size.max(1)).clamp(1, SEGMENTS) } else { 1 };
-        let sizes = self.parts[from..].iter().map(size_of).take(most);
+        let mut sizes = self.parts[from..].iter().map(size_of).take(most);
         let same = sizes.clone().take_while(|other| *other == size).count();
-        same + usize::from(sizes.skip(same).next().is_some_and(|last| last < size))
+        same + usize::from(sizes.nth(same).is_some_and(|last| last < size))
     }
 
     /// Sends all of them, `BATCH` at most, and waits while the socket has no room.

@@ -5,6 +5,7 @@ use crate::limits::{ESS_QUEUES, FILE_PAUSE, IDLE_PAUSE, LIVES_MAX, STEP_DATAGRAM
 use crate::numbers::{Lost, Numbers, Sign};
 use crate::section::{FramingWord, Plan};
 use crate::socket::{self, Batch};
+use crate::throttle::Control;
 use crate::zero::ZeroWord;
 use flow::{Fault, Outlet, Pushed, Resume, Source, Step};
 use serde_json::{Value, json};
@@ -43,11 +44,13 @@ impl Source for Udp {
     }
 
     fn trouble(&self) -> Option<Fault> {
-        self.open.as_ref().and_then(|open| open.trouble.clone())
+        let open = self.open.as_ref()?;
+        let throttle = open.throttle.as_ref().and_then(Control::fault);
+        throttle.or(open.trouble.as_ref()).cloned()
     }
 
     fn status(&self) -> Value {
-        self.open.as_ref().map_or(Value::Null, |open| status_of(&open.books))
+        self.open.as_ref().map_or(Value::Null, Open::status)
     }
 
     fn descriptor(&self) -> Option<RawFd> {
@@ -65,6 +68,9 @@ struct Open {
     stamped: Stamped,
     trouble: Option<Fault>,
     framing: Box<dyn Framing>,
+    throttle: Option<Control>,
+    /// How full the memory of the stream was lately, 0 to 1.
+    fill: f64,
     /// Messages of one datagram.
     cuts: Vec<Cut>,
     /// The last look found nothing.
@@ -137,22 +143,27 @@ impl Open {
         let known = resume.origins.iter().find(|origin| origin.name == plan.name);
         let stamped = Stamped(known.map(|known| known.last_time));
         let counter = Counter { known: socket::drops(&socket).map_err(cannot)?, read: now };
+        let throttle = plan.throttle.map(|throttle| Control::open(&plan.name, throttle)).transpose()?;
         let framing: Box<dyn Framing> = match plan.framing {
-            FramingWord::Beamport => Box::new(Beamport),
+            FramingWord::Beamport => Box::<Beamport>::default(),
             FramingWord::Ess => Box::new(Ess::new(&plan.name, next)),
             FramingWord::Geb => Box::new(Geb),
             FramingWord::Hadaq => Box::new(Hadaq::new(next(0))),
             FramingWord::Raw => Box::new(Raw(plan.schema)),
         };
-        Ok(Self { socket, counter, books, stamped, trouble, framing, cuts: Vec::new(), is_idle: false })
+        let (cuts, fill) = (Vec::new(), 0.0);
+        Ok(Self { socket, counter, books, stamped, trouble, framing, throttle, cuts, fill, is_idle: false })
     }
 
     fn step(&mut self, plan: &Plan, now: i64, out: &mut dyn Outlet) -> Result<Step, Fault> {
         let taken = BATCH.with_borrow_mut(|batch| self.receive(batch, plan, now, out))?;
+        let stream = self.framing.stream();
+        let held = self.throttle.as_mut().and_then(|throttle| throttle.step(stream, now, out));
         let since = now.saturating_sub(self.counter.read);
         // The clock of the machine may have been set.
         if !(0..FILE_PAUSE).contains(&since) {
             self.counter.read(&self.socket, now, &mut self.books);
+            self.fill = out.fill();
             for at in 0..self.books.len() {
                 let books = &mut self.books[at];
                 books.numbers.file(now, taken < STEP_DATAGRAMS, &mut books.lost);
@@ -168,7 +179,20 @@ impl Open {
             (true, Some(due)) => due.saturating_sub(now).clamp(FILE_PAUSE, IDLE_PAUSE),
             (true, None) => IDLE_PAUSE,
         };
+        let pause = held.map_or(pause, |held| pause.min(held));
         Ok(Step::At(now.saturating_add(pause)))
+    }
+
+    fn status(&self) -> Value {
+        let mut status = status_of(&self.books);
+        if let Some(status) = status.as_object_mut() {
+            status.insert("fill".into(), json!(self.fill));
+        }
+        if let (Some(throttle), Some(status)) = (&self.throttle, status.as_object_mut()) {
+            status.insert("dead_time".into(), json!(throttle.dead() as f64 / 1e9));
+            status.insert("throttle_frames".into(), json!(throttle.frames()));
+        }
+        status
     }
 
     /// Takes what the socket has; how many datagrams.

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-use store::{Options, crc32c};
+use store::{Kind, Options, ReadOptions, Reader, crc32c};
 use wire::datagram::{Flag, Header, Type};
 
 /// A guard against hanging: nothing here takes ten seconds.
@@ -67,7 +67,12 @@ impl Lab {
     }
 
     fn start(&self) -> Intake {
-        let options = IntakeOptions { stream: Options::memory(64 << 20), ahead_max: i64::MAX };
+        self.start_with(64 << 20)
+    }
+
+    /// With so much memory.
+    fn start_with(&self, bytes: u64) -> Intake {
+        let options = IntakeOptions { stream: Options::memory(bytes), ahead_max: i64::MAX };
         Intake::start(&self.data, "d001", self.plan.build().unwrap(), &options, now()).unwrap()
     }
 
@@ -89,6 +94,12 @@ impl Lab {
         let mut reader = self.data.reader_early("d001").unwrap();
         let batch = reader.read(1000).unwrap();
         batch.iter().map(|message| (message.entry.source_time, message.payload.to_vec())).collect()
+    }
+
+    /// A counted reader of the stream, at its beginning.
+    fn counted(&self) -> Reader {
+        let options = ReadOptions { name: "slow".into(), kind: Kind::Counted, early: true, ..ReadOptions::default() };
+        self.data.reader("d001", options).unwrap()
     }
 
     /// Messages of a board with these numbers.
@@ -352,4 +363,138 @@ fn the_messages_of_a_stream_are_sent_again_and_again() {
     assert_eq!(payloads, [0_u64, 1, 2, 0, 1].map(|number| number.to_le_bytes().to_vec()));
     let none = Lab::new(&json!({"rate": 100, "payload": "nothing"}));
     assert!(beamport_udp::send(&[("udp", none.plan())], &lab.data, None, &|| false).is_err());
+}
+
+/// Reads all that is there, and says so.
+fn drain(reader: &mut Reader) {
+    while !reader.read(1000).unwrap().is_empty() {}
+    reader.commit(reader.position());
+}
+
+/// A board that obeys loses nothing while the reader of its stream is stopped; both sides agree on the dead time.
+#[test]
+fn a_board_pauses_before_memory_is_full() {
+    for scheme in ["udp", "tcp"] {
+        let to = match scheme {
+            "udp" => UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap(),
+            _ => std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap(),
+        };
+        let keys = json!({"throttle": {"to": format!("{scheme}://{to}"), "high": 0.5},
+                          "boards": {"rate": 2000, "size": "1000 B"}});
+        let lab = Lab::with(&keys);
+        let mut intake = lab.start_with(2 << 20);
+        let mut reader = lab.counted();
+        let dead = |intake: &Intake| intake.status()["dead_time"].as_f64().unwrap();
+        let ended = AtomicU32::new(0);
+        let stop = || ended.load(Ordering::Relaxed) > 0;
+        let plans = [("udp", lab.plan())];
+        let truth = std::thread::scope(|scope| {
+            let boards = scope.spawn(|| beamport_udp::send(&plans, &lab.data, None, &stop).unwrap());
+            // Two megabytes would be full after one second.
+            run(&mut intake, |intake| dead(intake) > 2.0);
+            run(&mut intake, |intake| {
+                drain(&mut reader);
+                intake.status()["throttle_frames"].as_u64().unwrap() > 15
+            });
+            let next = intake.status()["next"].as_u64();
+            run(&mut intake, |intake| {
+                drain(&mut reader);
+                intake.status()["next"].as_u64() > next
+            });
+            ended.store(1, Ordering::Relaxed);
+            boards.join().unwrap()
+        });
+        let did = &truth["boards"]["d001"];
+        let sent = did["sent"].as_u64().unwrap();
+        let accounts = account_of(&lab, &mut intake, sent);
+        assert_eq!(
+            (accounts[0].appended, sum(&accounts[0].lost), accounts[0].closed),
+            (sent, 0, true),
+            "{accounts:#?}"
+        );
+        assert!(did["inhibited"].as_u64().unwrap() > 1000, "{did}");
+        let gaps = ledger::absences(&lab.data, "d001").unwrap();
+        assert!(!gaps.is_empty() && gaps.iter().all(|gap| gap.reason == "throttled"), "{gaps:#?}");
+        let recorded = gaps.iter().map(|gap| gap.to - gap.from).sum::<i64>() as f64 / 1e9;
+        // One hundredth, and the steps of timers and of a busy machine for each interval.
+        let steps = 0.2 * gaps.len() as f64;
+        for other in [dead(&intake), did["dead_time"].as_f64().unwrap()] {
+            assert!((recorded - other).abs() < 0.01 * recorded + steps, "{recorded} {other} {gaps:#?}");
+        }
+    }
+}
+
+#[test]
+fn frames_of_a_throttle_name_the_detector_and_the_fill() {
+    let control = UdpSocket::bind("127.0.0.1:0").unwrap();
+    control.set_nonblocking(true).unwrap();
+    let to = format!("udp://{}", control.local_addr().unwrap());
+    let lab = Lab::with(&json!({"throttle": {"to": to, "high": 0.5, "low": 0.25}}));
+    let mut intake = lab.start_with(1 << 20);
+    let mut reader = lab.counted();
+    let mut frames = Vec::new();
+    let hear = |frames: &mut Vec<(u16, u64, u32)>| {
+        let mut bytes = [0; 100];
+        while let Ok(n) = control.recv(&mut bytes) {
+            let header = Header::read(&bytes[..n], crc32c).unwrap();
+            assert_eq!((n, header.kind, header.payload_bytes, &bytes[68..72]), (72, Type::Throttle, 8, &[0; 4][..]));
+            assert_eq!(header.payload_crc, crc32c(&bytes[64..72]));
+            let fill = u32::from_le_bytes(bytes[64..68].try_into().unwrap());
+            frames.push((header.stream, header.sequence, fill));
+        }
+    };
+    let mut number = 0;
+    run(&mut intake, |_| {
+        let payload = [7; 8192];
+        let header = Header {
+            stream: 42,
+            flags: Flag::Epoch as u32,
+            timestamp: now() as u64,
+            sequence: number,
+            payload_bytes: payload.len() as u32,
+            payload_crc: crc32c(&payload),
+            ..Header::default()
+        };
+        if frames.is_empty() {
+            lab.send_bytes(&[header.to_bytes(crc32c).as_slice(), &payload].concat());
+            number += 1;
+        }
+        hear(&mut frames);
+        frames.len() >= 3
+    });
+    assert!(frames.iter().all(|(stream, _, fill)| *stream == 42 && (500..=1000).contains(fill)), "{frames:?}");
+    assert_eq!(frames.iter().map(|frame| frame.1).collect::<Vec<_>>(), (0..frames.len() as u64).collect::<Vec<_>>());
+    frames.clear();
+    run(&mut intake, |_| {
+        drain(&mut reader);
+        hear(&mut frames);
+        frames.iter().filter(|(_, _, fill)| *fill == 0).count() == 3
+    });
+    let accounts = account_of(&lab, &mut intake, number);
+    assert_eq!((accounts[0].appended, sum(&accounts[0].lost)), (number, 0));
+}
+
+#[test]
+fn boards_send_in_the_framing_of_their_source() {
+    let boards =
+        json!({"rate": 10000, "size": "100 B", "loss": 0.1, "corrupt": 0.1, "lag": "50 ms", "multiplicity": 2});
+    for framing in ["geb", "raw"] {
+        let lab = Lab::with(&json!({"framing": framing, "boards": boards, "zero": "2026-03-01T00:00:00Z"}));
+        let mut intake = lab.start();
+        let before = now();
+        let truth = lab.send(Duration::from_millis(50));
+        let count = |name: &str| truth[name].as_u64().unwrap();
+        assert!(count("lost") > 10 && count("corrupt") > 10, "{truth}");
+        let broken = if framing == "geb" { count("corrupt") } else { 0 };
+        let arrived = count("sent") - count("lost") - broken;
+        let accounts = account_of(&lab, &mut intake, arrived);
+        assert_eq!((accounts[0].sent, accounts[0].appended), (arrived, arrived));
+        assert_eq!(sum(&accounts[0].refused), broken);
+        let size = if framing == "geb" { 116 } else { 100 };
+        let messages = lab.messages();
+        assert!(messages.iter().all(|(_, payload)| payload.len() == size));
+        // Units have the time of the board, 50 ms before they are sent.
+        let is_early = messages.iter().all(|(time, _)| (before..before + 60_000_000).contains(time));
+        assert!(framing == "raw" || is_early, "{before} {:?}", messages.first());
+    }
 }

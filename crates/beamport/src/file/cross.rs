@@ -30,6 +30,11 @@ pub(super) fn check(
     let outline = Outline { data: &instrument.data };
     for source in instrument.sources() {
         note_conflicts(page, mistakes, source.line, source.plan.conflicts(&source.name, &outline));
+        if let Some(receiver) = source.receiver.as_ref().filter(|name| kinds.get(name.as_str()) == Some(&"worker")) {
+            let what = format!("receiver `{}` has the name of a worker", shortened(receiver));
+            let line = receiver.line_or(source.line);
+            mistakes.push(page.mistake(line, what, "both keep statistics under their name", "rename one of them"));
+        }
     }
     for live in instrument.live_sinks() {
         check_name(page, mistakes, (&live.name, live.line), &known, &kinds);

@@ -16,10 +16,10 @@ use super::poller::{Poller, Ready};
 use super::sources;
 use super::stage::{BACK_OFF_MAX, BACK_OFF_MIN, NAP as PACE, StageHandle, What, broke};
 use crate::file::SourceSection;
-use crate::limits::{STARTS_MAX, STATUS_PAUSE, STEP_MAX};
-use flow::{Data, Fault, Intake, Step};
+use crate::limits::{STARTS_MAX, STATISTICS_BYTES, STATUS_PAUSE, STEP_MAX};
+use flow::{Data, Fault, Intake, Statistics, Step};
 use serde_json::Value;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::RawFd;
@@ -28,6 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver as Inbox, Sender, channel};
 use std::time::{Duration, Instant};
+use wire::Scalar;
 
 /// Least rest of a source without room that has its thread alone: a reader that moves on wakes it.
 const ROOM_PAUSE: Duration = Duration::from_micros(200);
@@ -113,6 +114,8 @@ struct Running {
     status_due: Instant,
     /// It has a status.
     has_status: bool,
+    /// The numbers of its status, and whether the statistics do not have them yet.
+    numbers: BTreeMap<String, (Scalar, bool)>,
 }
 
 impl Running {
@@ -128,6 +131,7 @@ impl Running {
             mean: Duration::ZERO,
             status_due: now,
             has_status: false,
+            numbers: BTreeMap::new(),
         }
     }
 
@@ -152,6 +156,7 @@ impl Running {
         let status = (self.stepped >= self.status_due).then(|| self.intake.status());
         if let Some(status) = &status {
             (self.status_due, self.has_status) = (self.stepped + STATUS_PAUSE, !status.is_null());
+            self.note_numbers(status);
         } else if self.has_status {
             // Or what this step has changed would not be seen before the source has more to do.
             rest = rest.min(self.status_due - self.stepped);
@@ -175,6 +180,17 @@ impl Running {
         // One in an error state would be ready again at once.
         let is_left_out = self.intake.is_blocked() || self.intake.ended() || std::mem::take(&mut self.is_broken);
         self.intake.descriptor().filter(|_| !is_left_out)
+    }
+
+    /// Notes the numbers of a status that have changed.
+    fn note_numbers(&mut self, status: &Value) {
+        for (name, value) in status.as_object().into_iter().flatten() {
+            let number = value.as_i64().map(Scalar::Int64).or_else(|| value.as_f64().map(Scalar::Float64));
+            let Some(number) = number else { continue };
+            if self.numbers.get(name).is_none_or(|(known, _)| *known != number) {
+                self.numbers.insert(name.clone(), (number, true));
+            }
+        }
     }
 
     fn note_time(&mut self, took: Duration) {
@@ -212,6 +228,8 @@ pub(super) struct Receiver {
     done: (Sender<Done>, Inbox<Done>),
     /// Threads beside it.
     beside: usize,
+    /// The stream of its statistics, if it is shared, and when it is written again.
+    statistics: Option<(Statistics, Instant)>,
 }
 
 impl Receiver {
@@ -222,7 +240,11 @@ impl Receiver {
         asked: &Asked,
         wake: &Arc<File>,
     ) -> std::io::Result<Self> {
+        // One that has a name may be shared.
+        let name = sources.first().and_then(|source| source.section.receiver.as_deref());
+        let statistics = name.map(|name| (Statistics::new(name, STATISTICS_BYTES), Instant::now() + STATUS_PAUSE));
         Ok(Self {
+            statistics,
             data: data.clone(),
             sources,
             asked: asked.clone(),
@@ -266,6 +288,7 @@ impl Receiver {
                 }
             }
             self.start_queued();
+            self.publish_statistics();
             self.wait(&mut polled);
         }
         self.end();
@@ -320,6 +343,29 @@ impl Receiver {
         source.state = State::Down(Instant::now() + source.pause);
         source.pause = (source.pause * 2).min(BACK_OFF_MAX);
         self.schedule(at);
+    }
+
+    /// Publishes the numbers of the sources that have changed, once a second.
+    fn publish_statistics(&mut self) {
+        let now = Instant::now();
+        let Some((statistics, due)) = self.statistics.as_mut().filter(|(_, due)| *due <= now) else { return };
+        *due = now + STATUS_PAUSE;
+        let numbers = self.sources.iter().flat_map(|source| {
+            let running = if let State::Up(running) = &source.state { Some(running) } else { None };
+            let numbers = running.into_iter().flat_map(|running| &running.numbers);
+            let news = numbers.filter(|(_, (_, is_new))| *is_new);
+            news.map(|(name, (value, _))| (&*source.section.name, &**name, *value))
+        });
+        let pushed = statistics.push(&self.data, self.data.media.now(), numbers);
+        for source in &mut self.sources {
+            if let State::Up(running) = &mut source.state {
+                running.numbers.values_mut().for_each(|(_, is_new)| *is_new = false);
+            }
+        }
+        if let Err(fault) = pushed {
+            tracing::warn!("no more statistics of a receiver: {fault}");
+            self.statistics = None;
+        }
     }
 
     fn start_queued(&mut self) {

@@ -4,7 +4,7 @@ use super::figures::{absent, bytes, cut, known, moment, percent, span, thousands
 use super::table::Table;
 use super::{Answer, ended, json_line, open};
 use crate::cli::Ls;
-use crate::report::missing_lines;
+use crate::report::{dead_time_lines, missing_lines};
 use flow::ledger::{Row, total};
 use flow::status::{Status, Watch};
 use settings::shortened;
@@ -91,8 +91,11 @@ fn text(status: &Status) -> String {
         for a in &run.absent {
             text.push_str(&format!("\nrun {}: {}", run.name, absent(a)));
         }
+        for line in dead_time_lines(&run.dead_time) {
+            text.push_str(&format!("\nrun {}: {line}", run.name));
+        }
     }
-    if status.runs.iter().any(|r| !r.absent.is_empty()) {
+    if status.runs.iter().any(|r| !r.absent.is_empty() || !r.dead_time.is_empty()) {
         text.push('\n');
     }
     text
@@ -153,7 +156,7 @@ pub(crate) fn runs(status: &Status) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flow::ledger;
+    use flow::ledger::{self, DeadTime};
     use flow::records::Gap;
     use flow::status::{RunStatus, StreamStatus};
 
@@ -205,6 +208,7 @@ mod tests {
                 by_sequence: true,
                 count: 0,
             }],
+            dead_time: vec![DeadTime { stream: "detector".into(), intervals: 2, nanoseconds: 1_500_000_000 }],
             reason: "asked".into(),
             trouble: None,
         };
@@ -229,11 +233,12 @@ mod tests {
              run  state   start                     length  messages    bytes  lost  late  closed  files\n\
              7    sealed  2026-03-01T12:00:00.000Z  10.0 s       140  80.1 MB     0     1  yes     amor_7.nxs\n\
              \n\
-             run 7: the source of `detector` was absent from 2026-03-01T12:00:04.000Z to 2026-03-01T12:00:05.500Z (1.5 s)\n"
+             run 7: the source of `detector` was absent from 2026-03-01T12:00:04.000Z to 2026-03-01T12:00:05.500Z (1.5 s)\n\
+             run 7: dead time of `detector`: 1.5 s in 2 intervals\n"
         );
         let length_at = |state, start: i64, stop, time| {
             let mut run = RunStatus { state, start, stop, ..status.runs[0].clone() };
-            run.absent.clear();
+            (run.absent, run.dead_time) = Default::default();
             let table = runs(&Status { time, runs: vec![run], ..status.clone() }).to_string();
             table.lines().nth(1).unwrap().split_whitespace().nth(3).unwrap().to_owned()
         };

@@ -8,8 +8,9 @@ use super::ls;
 use super::table::Table;
 use super::{Answer, Asked, ended, json_line, open};
 use crate::cli::Top;
+use crate::limits::SHOWN;
 use crate::mover::{self, Glance};
-use flow::status::{Status, Watch, WorkerStatus};
+use flow::status::{Status, StreamStatus, Watch, WorkerStatus};
 use flow::{Data, Fault};
 use serde::Serialize;
 use serde_json::Value;
@@ -46,13 +47,13 @@ fn watch(asked: &Top, out: &mut dyn Write) -> Answer {
     } else if io::stdout().is_terminal() {
         // Alternate screen, cursor hidden; both undone whatever happens below.
         write!(out, "\x1b[?1049h\x1b[?25l")?;
-        let answer = redraw(&data, &mut watch, status, &signals, out);
+        let answer = redraw(&data, &mut watch, status, (asked.all, &signals), out);
         write!(out, "\x1b[?25h\x1b[?1049l")?;
         out.flush()?;
         answer?;
     } else {
         pause(&signals);
-        write!(out, "{}", Shown::read(&mut watch, &data)?.text())?;
+        write!(out, "{}", Shown::read(&mut watch, &data)?.text(asked.all))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -61,13 +62,13 @@ fn redraw(
     data: &Data,
     watch: &mut Watch,
     mut status: Shown,
-    signals: &Asked,
+    (all, signals): (bool, &Asked),
     out: &mut dyn Write,
 ) -> Result<(), super::Stop> {
     while !signals.yes() {
         let (columns, rows) = terminal_size();
         let mut screen = String::from("\x1b[H");
-        for line in status.text().lines().take(rows.saturating_sub(1)) {
+        for line in status.text(all).lines().take(rows.saturating_sub(1)) {
             screen += &cut(line, columns);
             screen.push_str("\x1b[K\n");
         }
@@ -121,16 +122,23 @@ impl Shown {
         Ok(Self { status: watch.status(data.media.now(), false)?, glance: mover::glance(&data.folder) })
     }
 
-    fn text(&self) -> String {
-        let troubles = self.glance.troubles.iter().map(|trouble| format!("\n{trouble}\n"));
-        text(&self.status) + &running(&self.glance) + &troubles.collect::<String>()
+    /// `all`: not only the worst.
+    fn text(&self, all: bool) -> String {
+        let most = if all { usize::MAX } else { SHOWN };
+        let (shown, others) = worst(&self.status, most);
+        let is_left_out = |name: &str| others.iter().any(|stream| stream.name == name);
+        let troubles = self.glance.troubles.iter().take(most).map(|trouble| format!("\n{trouble}\n"));
+        let mut text = text(&self.status, &shown, &others, most) + &running(&self.glance, &is_left_out);
+        text.extend(troubles);
+        text + &more("troubles", self.glance.troubles.len(), most)
     }
 }
 
 /// What sources and live sinks report of themselves.
-fn running(glance: &Glance) -> String {
+fn running(glance: &Glance, is_left_out: &dyn Fn(&str) -> bool) -> String {
     let mut table = Table::new(&["stage", "kind", "status"]);
-    for (name, stage) in glance.running.iter().filter(|(_, stage)| !stage["status"].is_null()) {
+    let shown = glance.running.iter().filter(|(name, _)| !is_left_out(name));
+    for (name, stage) in shown.filter(|(_, stage)| !stage["status"].is_null()) {
         let status = match &stage["status"] {
             Value::Object(figures) => pairs(figures.iter()),
             other => shortened(&other.to_string()),
@@ -160,34 +168,28 @@ fn short(value: &Value) -> String {
     }
 }
 
-fn text(status: &Status) -> String {
-    let rate = |rate: Option<f64>, unit: &str| rate.map_or_else(|| "-".into(), |r| si(r, unit));
+/// The streams to be shown, in the order of their names, and the others: of those that no merge or worker fills the
+/// `most` worst by loss, lag and fill.
+fn worst(status: &Status, most: usize) -> (Vec<&StreamStatus>, Vec<&StreamStatus>) {
+    let is_filled = |stream: &StreamStatus| status.stages.iter().any(|row| row.stage == stream.name);
+    let (mut shown, mut sources): (Vec<_>, Vec<_>) = status.streams.iter().partition(|stream| is_filled(stream));
+    sources.sort_by(|a, b| (b.lost, b.lag).cmp(&(a.lost, a.lag)).then(b.fill.total_cmp(&a.fill)));
+    let others = sources.split_off(sources.len().min(most));
+    shown.extend(sources);
+    shown.sort_by(|a, b| a.name.cmp(&b.name));
+    (shown, others)
+}
+
+/// How many there are beyond those that are shown.
+fn more(what: &str, all: usize, most: usize) -> String {
+    let left = all.saturating_sub(most);
+    if left > 0 { format!("{} more {what}: `beamport top --all`\n", thousands(left as u64)) } else { String::new() }
+}
+
+fn text(status: &Status, shown: &[&StreamStatus], others: &[&StreamStatus], most: usize) -> String {
     let mut text = format!("{}  {}\n\n", super::figures::moment(status.time), status.data);
-    let mut streams =
-        Table::new(&["stream", ">messages", ">messages/s", ">bytes", ">bytes/s", ">lost", ">lag", ">fill", ">late"]);
-    let mut readers = Table::new(&["reader", "stream", "kind", ">lag", ">process"]);
-    for s in &status.streams {
-        streams.row([
-            s.name.clone(),
-            thousands(s.messages),
-            rate(s.messages_per_s, "/s"),
-            bytes(s.bytes),
-            rate(s.bytes_per_s, "B/s"),
-            thousands(s.lost),
-            thousands(s.lag),
-            percent(s.fill),
-            thousands(s.late),
-        ]);
-        for r in &s.readers {
-            let name = if r.name.is_empty() { "-".into() } else { shortened(&r.name) };
-            let pid = r.pid.map_or_else(|| "-".into(), |pid| pid.to_string());
-            readers.row([name, s.name.clone(), r.kind.to_owned(), known(r.lag), pid]);
-        }
-    }
-    text += &streams.to_string();
-    if !readers.is_empty() {
-        text += &format!("\n{readers}");
-    }
+    text += &streams(shown, others).to_string();
+    text += &readers(shown.iter().chain(others), most);
     text += &workers(&status.workers);
     let is_stream = |name: &str| status.streams.iter().any(|stream| stream.name == name);
     let live: Vec<_> = status.stages.iter().filter(|row| !is_stream(&row.stage)).collect();
@@ -209,6 +211,59 @@ fn text(status: &Status) -> String {
         text += &format!("\nstream `{}` cannot be read: {}\n", shortened(&broken.name), broken.why);
     }
     text
+}
+
+/// Streams, and the sums of the others.
+fn streams(shown: &[&StreamStatus], others: &[&StreamStatus]) -> Table {
+    let rate = |rate: Option<f64>, unit: &str| rate.map_or_else(|| "-".into(), |r| si(r, unit));
+    let mut streams =
+        Table::new(&["stream", ">messages", ">messages/s", ">bytes", ">bytes/s", ">lost", ">lag", ">fill", ">late"]);
+    for s in shown {
+        streams.row([
+            s.name.clone(),
+            thousands(s.messages),
+            rate(s.messages_per_s, "/s"),
+            bytes(s.bytes),
+            rate(s.bytes_per_s, "B/s"),
+            thousands(s.lost),
+            thousands(s.lag),
+            percent(s.fill),
+            thousands(s.late),
+        ]);
+    }
+    if !others.is_empty() {
+        let sum = |of: &dyn Fn(&StreamStatus) -> u64| others.iter().fold(0_u64, |sum, s| sum.saturating_add(of(s)));
+        let rates = |of: &dyn Fn(&StreamStatus) -> Option<f64>| others.iter().map(|s| of(s)).sum::<Option<f64>>();
+        streams.row([
+            format!("({} more)", others.len()),
+            thousands(sum(&|s| s.messages)),
+            rate(rates(&|s| s.messages_per_s), "/s"),
+            bytes(sum(&|s| s.bytes)),
+            rate(rates(&|s| s.bytes_per_s), "B/s"),
+            thousands(sum(&|s| s.lost)),
+            thousands(others.iter().map(|s| s.lag).max().unwrap_or(0)),
+            percent(others.iter().map(|s| s.fill).fold(0.0, f64::max)),
+            thousands(sum(&|s| s.late)),
+        ]);
+    }
+    streams
+}
+
+/// The readers of streams: where there are more than `most`, those with the longest lag.
+fn readers<'a>(streams: impl Iterator<Item = &'a &'a StreamStatus>, most: usize) -> String {
+    let mut held: Vec<_> = streams.flat_map(|s| s.readers.iter().map(|reader| (*s, reader))).collect();
+    let left = held.len();
+    if left > most {
+        held.sort_by_key(|(_, reader)| std::cmp::Reverse(reader.lag));
+        held.truncate(most);
+    }
+    let mut readers = Table::new(&["reader", "stream", "kind", ">lag", ">process"]);
+    for (s, r) in held {
+        let name = if r.name.is_empty() { "-".into() } else { shortened(&r.name) };
+        let pid = r.pid.map_or_else(|| "-".into(), |pid| pid.to_string());
+        readers.row([name, s.name.clone(), r.kind.to_owned(), known(r.lag), pid]);
+    }
+    if readers.is_empty() { String::new() } else { format!("\n{readers}") + &more("readers", left, most) }
 }
 
 /// Workers, and what their slots say of themselves.
@@ -278,7 +333,7 @@ fn code(w: &WorkerStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flow::status::{ReaderStatus, StreamStatus};
+    use flow::status::ReaderStatus;
 
     #[test]
     fn half_a_number_on_a_narrow_terminal_is_not_taken_for_one() {
@@ -288,11 +343,60 @@ mod tests {
         assert_eq!(cut("detector", 1), ">");
     }
 
+    /// All of it.
+    fn whole(status: &Status) -> String {
+        Shown { status: status.clone(), glance: Glance::default() }.text(true)
+    }
+
     #[test]
-    fn readers_stand_below_streams() {
-        let reader = ReaderStatus { name: "nexus:7".into(), kind: "counted", lag: Some(12), pid: None };
-        let stream = StreamStatus {
-            name: "detector".into(),
+    fn of_many_streams_the_worst_are_shown() {
+        let stream = |at: u64| StreamStatus {
+            lost: if at == 50 { 7 } else { 0 },
+            lag: at,
+            fill: 0.25,
+            ..stream(&format!("d{at:03}"), Vec::new())
+        };
+        let row = flow::ledger::Row {
+            stage: "all".into(),
+            stream: "d000".into(),
+            read: 0,
+            done: 0,
+            aside: [].into(),
+            skipped: [].into(),
+            lost: [].into(),
+            held: 0,
+            closed: true,
+        };
+        let mut streams: Vec<_> = (0..120).map(stream).collect();
+        streams.push(StreamStatus { lag: 0, ..super::tests::stream("all", Vec::new()) });
+        let status = Status { streams, stages: vec![row], ..none() };
+        let (shown, others) = worst(&status, 20);
+        let names: Vec<_> = shown.iter().map(|stream| stream.name.as_str()).collect();
+        assert_eq!((names.len(), others.len()), (21, 100));
+        assert_eq!((names[0], names[1], names[2], names[20]), ("all", "d050", "d101", "d119"));
+        let seen = Shown { status, glance: Glance::default() }.text(false);
+        assert!(seen.contains("(100 more)") && seen.contains("1,400"), "{seen}");
+    }
+
+    /// Nothing.
+    fn none() -> Status {
+        Status {
+            time: 0,
+            data: "d".into(),
+            streams: Vec::new(),
+            workers: Vec::new(),
+            runs: Vec::new(),
+            unreadable: Vec::new(),
+            stages: Vec::new(),
+            missing: Vec::new(),
+            damaged: Vec::new(),
+        }
+    }
+
+    /// A stream of 14 messages.
+    fn stream(name: &str, readers: Vec<ReaderStatus>) -> StreamStatus {
+        StreamStatus {
+            name: name.into(),
             level: "memory",
             clock: "epoch",
             first: 10,
@@ -313,8 +417,14 @@ mod tests {
             arrival_ahead_ns: Some(7_200_000_000_000),
             cut: Vec::new(),
             parents: Vec::new(),
-            readers: vec![reader],
-        };
+            readers,
+        }
+    }
+
+    #[test]
+    fn readers_stand_below_streams() {
+        let reader = ReaderStatus { name: "nexus:7".into(), kind: "counted", lag: Some(12), pid: None };
+        let stream = stream("detector", vec![reader]);
         let numbers = [("spots".to_owned(), 3.into()), ("mean".to_owned(), 0.5.into())].into();
         let worker = WorkerStatus {
             name: "peaks".into(),
@@ -338,19 +448,9 @@ mod tests {
         };
         let shadow = WorkerStatus { shadow: Some("peaks".into()), slow: 1200, since: ().into(), ..worker.clone() };
         assert_eq!(code(&shadow), "mine.py:peaks@1a2b3c4d (shadow of peaks, skipped 1,200)");
-        let status = Status {
-            time: 0,
-            data: "d".into(),
-            streams: vec![stream],
-            workers: vec![worker],
-            runs: Vec::new(),
-            unreadable: Vec::new(),
-            stages: Vec::new(),
-            missing: Vec::new(),
-            damaged: Vec::new(),
-        };
+        let status = Status { streams: vec![stream], workers: vec![worker], ..none() };
         assert_eq!(
-            text(&status),
+            whole(&status),
             "1970-01-01T00:00:00.000Z  d\n\n\
              stream    messages  messages/s    bytes  bytes/s  lost  lag  fill  late\n\
              detector        14       14 /s  1.40 kB        -     0   12   0 %     0\n\

@@ -164,6 +164,8 @@ pub struct RunStatus {
     pub late: u64,
     /// Times of it in which a stream had no source, once it is sealed.
     pub absent: Vec<Gap>,
+    /// How long sources asked their boards to pause.
+    pub dead_time: Vec<ledger::DeadTime>,
     /// Who or what ended it.
     pub reason: String,
     /// Why it has no account where it should have one, or is perhaps not as it is shown.
@@ -313,6 +315,10 @@ impl Watch {
             let Some(name) = book.strip_suffix(".statistics") else { continue };
             // Not of one that was removed, or made anew, meanwhile.
             let Ok(Some(state)) = WorkerState::newest(&self.data, name) else { continue };
+            // Receivers have such streams too.
+            if !state.numbers.contains_key("slots") {
+                continue;
+            }
             let messages = state.number("messages");
             let moments = self.moments.entry(name.to_owned()).or_insert([(state.time, messages); 2]);
             if moments[1].0 != state.time {
@@ -369,6 +375,7 @@ impl Watch {
             lost: None,
             late,
             absent: Vec::new(),
+            dead_time: Vec::new(),
             reason: run.reason.clone(),
             trouble: None,
         };
@@ -397,6 +404,7 @@ impl Watch {
         let account = ledger::account_of_commits(&self.data, run, commits, sinks)?;
         (status.closed, status.lost) = (Some(account.closed), Some(account.lost));
         status.absent = account.absences().cloned().collect();
+        status.dead_time = account.dead_time;
         if run.state != State::Sealed {
             return Ok(());
         }

@@ -12,9 +12,10 @@ use super::Work;
 use crate::Fault;
 use crate::data::{Data, stream_fault};
 use crate::limits::{SLOTS_MAX, STATISTICS_PAUSE};
+use crate::statistics::{Statistics as Stream, statistics_of};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use store::{Error, Meta, Options, SchemaId, WhenFull, Writer};
+use store::Error;
 use wire::Scalar;
 
 /// What is kept: ten minutes of a hundred numbers.
@@ -25,11 +26,6 @@ const NUMBERS_MAX: usize = 64;
 const NAME_BYTES_MAX: usize = 64;
 /// Entries of a moment at most: all slots, and the worker's own.
 const MOMENT: u64 = SLOTS_MAX as u64 * NUMBERS_MAX as u64 + 64;
-
-/// The stream of statistics of a worker.
-pub fn statistics_of(stage: &str) -> String {
-    format!("{stage}.statistics")
-}
 
 /// A worker at one moment, as its stream of statistics says.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -98,7 +94,7 @@ impl WorkerState {
 /// What is said of a worker.
 #[derive(Default)]
 pub(super) struct Statistics {
-    writer: Option<Writer>,
+    stream: Option<Stream>,
     /// When it was said last, ns of `Media::clock`.
     at: Option<i64>,
     said: Vec<(Option<usize>, String, Scalar)>,
@@ -115,29 +111,10 @@ impl Work {
         if numbers == self.statistics.said {
             return Ok(());
         }
-        let name = statistics_of(&self.stage);
-        let fault = |e| stream_fault(&name, e);
-        if self.statistics.writer.is_none() {
-            let options = Options { when_full: WhenFull::DropOldest, ..Options::memory(BYTES) };
-            self.statistics.writer = Some(self.data.writer(&name, &options)?);
-        }
-        let Some(writer) = &mut self.statistics.writer else { return Ok(()) };
-        for (slot, number, value) in &numbers {
-            let whose = slot.map_or_else(|| self.stage.clone(), |slot| format!("slot{slot}"));
-            let origin = writer.origin(&whose).map_err(fault)?;
-            let value =
-                wire::f144::F144 { source_name: number, timestamp: now, value: wire::f144::Value::Scalar(*value) };
-            wire::f144::write(&mut self.bytes, &value).map_err(|e| Fault::new("cannot encode a number", e))?;
-            let schema = SchemaId(wire::f144::ID);
-            let meta = Meta { source_time: now, origin, origin_seq: writer.next_sequence(), schema, flags: 0 };
-            match writer.push(&meta, &[&self.bytes]) {
-                Ok(_) => {}
-                // They are worth less than the memory.
-                Err(e) if e.is_full() => break,
-                Err(e) => return Err(fault(e)),
-            }
-        }
-        writer.publish();
+        let whose = |slot: Option<usize>| slot.map_or_else(|| self.stage.clone(), |slot| format!("slot{slot}"));
+        let named: Vec<_> = numbers.iter().map(|(slot, number, value)| (whose(*slot), number, *value)).collect();
+        let stream = self.statistics.stream.get_or_insert_with(|| Stream::new(&self.stage, BYTES));
+        stream.push(&self.data, now, named.iter().map(|(whose, number, value)| (&**whose, &***number, *value)))?;
         self.statistics.said = numbers;
         Ok(())
     }

@@ -2,8 +2,10 @@
 
 use super::dice::Dice;
 use super::keys::{Boards, Content};
-use crate::limits::{BATCH, COVERED, EVENTS_FRAME, FAULT_MAX, PAYLOAD_BYTES_MAX, POOL, STREAM_POOL};
-use crate::section::Plan;
+use crate::limits::{BATCH, COVERED, EVENTS_FRAME, FAULT_MAX, GEB_HEADER, PAYLOAD_BYTES_MAX, POOL, STREAM_POOL};
+use crate::section::{FramingWord, Plan};
+use crate::throttle::To;
+use crate::zero::ZeroWord;
 use flow::{Data, Fault};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, VecDeque};
@@ -28,6 +30,10 @@ pub(super) struct Truth {
     reordered: u64,
     corrupt: u64,
     clock_fault: u64,
+    /// Messages that were due while it paused: they have no number.
+    inhibited: u64,
+    /// How long it paused, ns.
+    pub(super) dead: u64,
     /// Datagrams that left, signs of life not counted.
     pub(super) datagrams: u64,
 }
@@ -41,9 +47,11 @@ impl Truth {
             ("reordered", self.reordered),
             ("corrupt", self.corrupt),
             ("clock_fault", self.clock_fault),
+            ("inhibited", self.inhibited),
             ("datagrams", self.datagrams),
         ];
-        counts.into_iter().map(|(name, n)| (name.to_owned(), json!(n))).collect()
+        let counts = counts.into_iter().map(|(name, n)| (name.to_owned(), json!(n)));
+        counts.chain([("dead_time".to_owned(), json!(self.dead as f64 / 1e9))]).collect()
     }
 
     pub(super) fn add(&mut self, other: &Self) {
@@ -53,6 +61,8 @@ impl Truth {
         self.reordered += other.reordered;
         self.corrupt += other.corrupt;
         self.clock_fault += other.clock_fault;
+        self.inhibited += other.inhibited;
+        self.dead += other.dead;
         self.datagrams += other.datagrams;
     }
 }
@@ -60,8 +70,17 @@ impl Truth {
 /// A datagram to be sent.
 #[derive(Clone)]
 pub(super) struct Slot {
-    pub(super) head: [u8; HEADER_BYTES],
+    head: [u8; HEADER_BYTES],
+    /// Of `head`.
+    head_bytes: usize,
     pub(super) payload: Vec<u8>,
+}
+
+impl Slot {
+    /// What is before the payload.
+    pub(super) fn head(&self) -> &[u8] {
+        &self.head[..self.head_bytes]
+    }
 }
 
 /// A payload that is made before, with its checksum and its schema id.
@@ -93,12 +112,18 @@ pub(super) struct Board {
     /// Among all of the file.
     pub(super) place: usize,
     pub(super) keys: Boards,
+    /// Where the throttle of its source sends to.
+    pub(super) throttle: Option<To>,
     /// Messages a second.
     rate: f64,
     due: Due,
     dice: Dice,
     /// None: the payload is made for each message.
     pool: Arc<[Made]>,
+    framing: FramingWord,
+    /// Unit and beginning of its times, ns; ns since 1970 UTC.
+    tick: i64,
+    zero: i64,
     /// Datagrams that are sent late, by the number before which they are sent and the order in which they were made.
     held: BTreeMap<(u64, u64), Slot>,
     pub(super) truth: Truth,
@@ -136,10 +161,17 @@ impl Board {
             target: reachable(plan.listen),
             place,
             keys: keys.clone(),
+            throttle: plan.throttle.map(|throttle| throttle.to),
             rate,
             due,
             dice,
             pool,
+            framing: plan.framing,
+            tick: plan.tick.unwrap_or(1),
+            zero: match plan.zero {
+                ZeroWord::At(time) => time.0,
+                ZeroWord::First => i64::try_from(begin).unwrap_or(i64::MAX),
+            },
             held: BTreeMap::new(),
             truth: Truth::default(),
             begin,
@@ -150,7 +182,7 @@ impl Board {
     /// All messages are made.
     pub(super) fn is_done(&self) -> bool {
         match &self.due {
-            Due::Steady { total } => self.truth.sent >= *total,
+            Due::Steady { total } => self.truth.sent + self.truth.inhibited >= *total,
             Due::Array { times, is_done, .. } => *is_done && times.is_empty(),
         }
     }
@@ -178,24 +210,30 @@ impl Board {
 
     /// Takes the time of the next message, ns since the start, if it is due.
     fn next(&mut self, elapsed: u64) -> Option<u64> {
+        let lag = self.keys.lag;
         match &mut self.due {
             Due::Steady { total } => {
-                let time = (self.truth.sent as f64 * 1e9 / self.rate) as u64;
-                (self.truth.sent < *total && time <= elapsed).then_some(time)
+                let number = self.truth.sent + self.truth.inhibited;
+                let time = (number as f64 * 1e9 / self.rate) as u64;
+                (number < *total && time.saturating_add(lag) <= elapsed).then_some(time)
             }
             Due::Array { times, .. } => {
-                let is_due = times.front().is_some_and(|time| *time <= elapsed);
+                let is_due = times.front().is_some_and(|time| time.saturating_add(lag) <= elapsed);
                 if is_due { times.pop_front() } else { None }
             }
         }
     }
 
     /// Makes the datagrams that are due, a batch at most, and adds held ones whose turn it is. `elapsed`: ns since the
-    /// start.
-    pub(super) fn make(&mut self, elapsed: u64, slots: &mut Vec<Slot>) {
+    /// start. While it pauses, what is due is not made.
+    pub(super) fn make(&mut self, elapsed: u64, pauses: bool, slots: &mut Vec<Slot>) {
         while slots.len() < BATCH
             && let Some(time) = self.next(elapsed)
         {
+            if pauses {
+                self.truth.inhibited += 1;
+                continue;
+            }
             let number = self.truth.sent;
             self.release(number, slots);
             self.truth.sent += 1;
@@ -259,14 +297,26 @@ impl Board {
                 (made.schema, made.crc)
             }
         };
-        let head = Header {
+        let mut head = [0; HEADER_BYTES];
+        let head_bytes = match self.framing {
+            FramingWord::Beamport => HEADER_BYTES,
+            FramingWord::Geb => {
+                let ticks = (i64::try_from(stamp).unwrap_or(i64::MAX) - self.zero) / self.tick.max(1);
+                head[..4].copy_from_slice(&1_i32.to_le_bytes());
+                head[4..8].copy_from_slice(&(payload.len() as i32).to_le_bytes());
+                head[8..16].copy_from_slice(&ticks.to_le_bytes());
+                return Slot { head, head_bytes: GEB_HEADER, payload };
+            }
+            _ => return Slot { head, head_bytes: 0, payload },
+        };
+        let header = Header {
             kind: Type::Data,
             payload_bytes: payload.len() as u32,
             payload_crc: crc,
             schema,
             ..self.header(number, stamp)
         };
-        Slot { head: head.to_bytes(crc32c), payload }
+        Slot { head: header.to_bytes(crc32c), head_bytes, payload }
     }
 
     /// Neutron events: what the size of the payload has room for.
@@ -288,10 +338,15 @@ impl Board {
         let _ = ev44::write(payload, &parts);
     }
 
+    /// Whether it sends signs of life: its framing has such.
+    pub(super) fn signs(&self) -> bool {
+        self.framing == FramingWord::Beamport
+    }
+
     /// A datagram without payload, which names the number of the next message. `elapsed`: ns since the start.
     pub(super) fn sign(&self, kind: Type, elapsed: u64) -> Slot {
         let header = Header { kind, ..self.header(self.truth.sent, self.begin.saturating_add(elapsed)) };
-        Slot { head: header.to_bytes(crc32c), payload: Vec::new() }
+        Slot { head: header.to_bytes(crc32c), head_bytes: HEADER_BYTES, payload: Vec::new() }
     }
 
     fn header(&self, number: u64, timestamp: u64) -> Header {
@@ -337,8 +392,13 @@ fn reachable(listen: SocketAddr) -> SocketAddr {
     }
 }
 
-/// Flips a bit that a checksum covers.
+/// Flips a bit that a checksum covers; of a unit one with which its length is wrong.
 fn flip(slot: &mut Slot, word: u64) {
+    match slot.head_bytes {
+        HEADER_BYTES => {}
+        0 => return slot.payload.iter_mut().take(1).for_each(|byte| *byte ^= 1),
+        _ => return slot.head[7] ^= 0x80,
+    }
     let bit = word as usize % (8 * (COVERED + slot.payload.len()));
     let byte = match bit / 8 {
         at if at < COVERED => &mut slot.head[at],

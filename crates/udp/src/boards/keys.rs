@@ -38,6 +38,7 @@ static DEPTH: Key = key(
     "10",
     "A late message is sent after 1 to this many of the following ones.",
 );
+static LAG: Key = key("lag", "duration", "0 s", "How long after its time a message is sent.");
 static CORRUPT: Key = key("corrupt", "number, 0 to 1", "0", "Share of the messages in which one bit is flipped.");
 static CLOCK_FAULT: Key =
     key("clock_fault", "number, 0 to 1", "0", "Share of the messages whose time is wrong by up to 1 s either way.");
@@ -51,7 +52,7 @@ static GSO: Key = key(
      of 2 ms.",
 );
 
-const KEYS: [&Key; 14] = [
+const KEYS: [&Key; 15] = [
     &RATE,
     &IMBALANCE,
     &MULTIPLICITY,
@@ -61,6 +62,7 @@ const KEYS: [&Key; 14] = [
     &DUPLICATE,
     &REORDER,
     &DEPTH,
+    &LAG,
     &CORRUPT,
     &CLOCK_FAULT,
     &SEED,
@@ -97,6 +99,8 @@ pub(crate) struct Boards {
     pub(super) duplicate: f64,
     pub(super) reorder: f64,
     pub(super) depth: u64,
+    /// ns
+    pub(super) lag: u64,
     pub(super) corrupt: f64,
     pub(super) clock_fault: f64,
     pub(super) seed: u64,
@@ -142,6 +146,7 @@ impl Boards {
         let (loss, duplicate, reorder) = (share(&LOSS), share(&DUPLICATE), share(&REORDER));
         let (corrupt, clock_fault) = (share(&CORRUPT), share(&CLOCK_FAULT));
         let depth = section.within(&DEPTH, 1..=DEPTH_MAX).map_or(1, |depth| depth.value.unsigned_abs());
+        let lag = section.need::<Duration>(&LAG).value.as_nanos();
         let seed = section.need::<u64>(&SEED);
         let duration: Option<Setting<Duration>> = section.get(&DURATION);
         let gso = section.need::<bool>(&GSO);
@@ -155,6 +160,7 @@ impl Boards {
             duplicate,
             reorder,
             depth,
+            lag: u64::try_from(lag).unwrap_or(u64::MAX),
             corrupt,
             clock_fault,
             seed: seed.value,

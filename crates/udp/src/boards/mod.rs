@@ -7,6 +7,7 @@
 
 mod array;
 mod board;
+mod control;
 mod dice;
 mod keys;
 
@@ -17,10 +18,12 @@ use crate::section::Plan;
 use crate::socket::{Outbox, Target};
 use array::Array;
 use board::{Board, Slot, Truth};
+use control::{Holds, Listener};
 use flow::{Data, Fault};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use wire::datagram::Type;
 
@@ -33,8 +36,8 @@ impl Plan {
 }
 
 /// Sends what the boards of these sources would send: for `duration`, or for as long as their sections say, or until
-/// `stop` says so. `plans`: with the receiver of each. `data`: where the streams are whose messages are sent. The answer
-/// is what the boards did, of all and of each.
+/// `stop` says so. `plans`: with the receiver of each. `data`: where the streams are whose messages are sent. Returns
+/// what the boards did, of all and of each.
 pub fn send(
     plans: &[(&str, &Plan)],
     data: &Data,
@@ -46,19 +49,28 @@ pub fn send(
         let fault = Fault::new("there is no board to simulate", "no source of kind `udp` has a table `boards`");
         return Err(fault.hint("add `boards = { rate = 1000 }` to one"));
     }
+    let mut all: Vec<&Board> = groups.values().flatten().collect();
+    all.sort_by_key(|board| board.place);
+    let listener = Listener::open(all.iter().copied())?;
+    let (holds, ended) = (Holds::new(all.len()), AtomicBool::new(false));
     let started = Instant::now();
-    let done: Vec<Result<Vec<Board>, Fault>> = std::thread::scope(|scope| {
+    let (done, dead): (Vec<Result<Vec<Board>, Fault>>, Vec<u64>) = std::thread::scope(|scope| {
+        let (holds, ended) = (&holds, &ended);
+        let heard = scope.spawn(move || listener.run(holds, started, ended));
         let start = |boards: Vec<Board>| {
             let array = array.clone();
-            scope.spawn(move || Group::new(boards, array, started)?.run(stop))
+            scope.spawn(move || Group::new(boards, array, started)?.run(holds, stop))
         };
         let threads: Vec<_> = groups.into_values().map(start).collect();
         let broke = |_| Err(Fault::new("a thread of simulated boards ended", "it panicked"));
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(broke)).collect()
+        let done = threads.into_iter().map(|thread| thread.join().unwrap_or_else(broke)).collect();
+        ended.store(true, Ordering::Relaxed);
+        (done, heard.join().unwrap_or_default())
     });
     let (mut all, mut each) = (Truth::default(), Map::new());
     for boards in done {
-        for board in boards? {
+        for mut board in boards? {
+            board.truth.dead = dead.get(board.place).copied().unwrap_or(0);
             all.add(&board.truth);
             each.insert(board.name.clone(), board.truth.to_json().into());
         }
@@ -112,7 +124,7 @@ impl Group {
     }
 
     /// Sends until all is sent, or `stop` says so.
-    fn run(mut self, stop: &dyn Fn() -> bool) -> Result<Vec<Board>, Fault> {
+    fn run(mut self, holds: &Holds, stop: &dyn Fn() -> bool) -> Result<Vec<Board>, Fault> {
         let nap = if self.boards.iter().any(|board| board.keys.gso) { GSO_NAP } else { NAP };
         let (mut slots, mut beat) = (Vec::new(), Duration::ZERO);
         while !stop() && self.boards.iter().any(|board| !board.is_done()) {
@@ -121,7 +133,7 @@ impl Group {
                 beat = elapsed + BEAT;
                 self.sign(Type::Beat)?;
             }
-            if !self.step(elapsed.as_nanos() as u64, &mut slots)? {
+            if !self.step(elapsed.as_nanos() as u64, holds, &mut slots)? {
                 std::thread::sleep(nap);
             }
         }
@@ -141,7 +153,7 @@ impl Group {
     }
 
     /// Sends what is due, `elapsed` ns after the start. True if more may be.
-    fn step(&mut self, elapsed: u64, slots: &mut Vec<Slot>) -> Result<bool, Fault> {
+    fn step(&mut self, elapsed: u64, holds: &Holds, slots: &mut Vec<Slot>) -> Result<bool, Fault> {
         let Self { boards, array, sockets, .. } = self;
         let mut has_more = false;
         // What is known is sent first: the boards take a batch at a time.
@@ -158,7 +170,7 @@ impl Group {
             }
         }
         for board in boards {
-            board.make(elapsed, slots);
+            board.make(elapsed, holds.holds(board.place, elapsed), slots);
             has_more |= slots.len() >= BATCH;
             sockets.send(board.target, slots, board.keys.gso)?;
             board.truth.datagrams += slots.len() as u64;
@@ -171,7 +183,7 @@ impl Group {
     fn sign(&mut self, kind: Type) -> Result<(), Fault> {
         let elapsed = self.started.elapsed().as_nanos() as u64;
         let mut send = |board: &Board| self.sockets.send(board.target, &[board.sign(kind, elapsed)], false);
-        self.boards.iter().try_for_each(&mut send)
+        self.boards.iter().filter(|board| board.signs()).try_for_each(&mut send)
     }
 }
 
@@ -198,7 +210,7 @@ impl Sockets {
         let target = Target::from(to);
         for slots in slots.chunks(BATCH) {
             let mut outbox = Outbox::new(gso);
-            slots.iter().for_each(|slot| outbox.add(&slot.head, &slot.payload, target));
+            slots.iter().for_each(|slot| outbox.add(slot.head(), &slot.payload, target));
             outbox.send(socket).map_err(cannot)?;
         }
         Ok(())

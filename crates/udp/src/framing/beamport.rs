@@ -6,7 +6,10 @@ use wire::datagram::{Header, Refusal, Type};
 use wire::limits::HEADER_BYTES;
 
 /// The framing.
-pub(crate) struct Beamport;
+#[derive(Default)]
+pub(crate) struct Beamport {
+    stream: u16,
+}
 
 impl Framing for Beamport {
     fn cut(&mut self, datagram: &[u8], cuts: &mut Vec<Cut>) -> Read {
@@ -24,6 +27,7 @@ impl Framing for Beamport {
         if payload.len() != header.payload_bytes as usize {
             return damaged("length");
         }
+        self.stream = header.stream;
         match header.kind {
             Type::Data if crc32c(payload) != header.payload_crc => return damaged("checksum"),
             Type::Data => cuts.push(Cut {
@@ -39,6 +43,10 @@ impl Framing for Beamport {
             Type::Other(_) => return Read::Refused { reason: "type", is_damaged: false },
         }
         Read::Whole
+    }
+
+    fn stream(&self) -> u16 {
+        self.stream
     }
 }
 
@@ -64,7 +72,7 @@ mod tests {
 
     fn cut(bytes: &[u8]) -> (Read, Option<Cut>) {
         let mut cuts = Vec::new();
-        let read = Beamport.cut(bytes, &mut cuts);
+        let read = Beamport::default().cut(bytes, &mut cuts);
         assert!(cuts.len() <= 1);
         (read, cuts.pop())
     }

@@ -86,6 +86,11 @@ pub(crate) trait Framing: Send {
     fn head(&self) -> &[u8] {
         &[]
     }
+
+    /// The number of the detector in the newest datagram; 0 where the framing has none.
+    fn stream(&self) -> u16 {
+        0
+    }
 }
 
 /// The number nearest to `last` that a counter shows as `shown` which begins again at `wrap`. `None`: it is below 0.
