@@ -1,0 +1,110 @@
+"""The examples of arrays of boards, shortened: the ledger is what the boards say that they did, and the events are whole."""
+
+import random
+import socket
+
+import pytest
+from conftest import ROOT, line_of, until
+from test_udp import entries_of
+
+beamport = pytest.importorskip("beamport", reason="pip install .")
+h5py = pytest.importorskip("h5py")
+
+
+def base_port(count: int) -> int:
+    """The first of as many ports, one behind the other, on which nobody listens."""
+    for _ in range(1000):
+        base = random.randrange(20_000, 60_000 - count)
+        taken = []
+        try:
+            for port in range(base, base + count):
+                taken.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+                taken[-1].bind(("127.0.0.1", port))
+            return base
+        except OSError:
+            continue
+        finally:
+            for one in taken:
+                one.close()
+    pytest.fail("no ports are free")
+
+
+def example(lab, name: str, ports: dict[str, int], seconds: int):
+    """An example with ports of its own, whose boards send for some seconds, and whose run ends by Ctrl-C.
+
+    `ports`: the ports in the example, and how many there are.
+    """
+    (lab.folder / f"{name}.nexus.json").write_text((ROOT / f"examples/{name}.nexus.json").read_text())
+    text = (ROOT / f"examples/{name}.toml").read_text().partition(f'instrument = "{name}"\n')[2]
+    base = base_port(sum(ports.values()))
+    for old, count in ports.items():
+        new = str(base) if count == 1 else f"{{{base}..{base + count - 1}}}"
+        assert text.count(f':{old}"') == 1
+        text, base = text.replace(f':{old}"', f':{new}"'), base + count
+    assert 'duration = "60 s"' in text and 'duration = "70 s"\n' in text
+    return lab.write(text.replace('duration = "60 s"', f'duration = "{seconds} s"').replace('duration = "70 s"\n', ""))
+
+
+def run_of(lab) -> dict:
+    """The report, once the boards have sent all and what they sent has been built."""
+    process, _ = lab.up_ready()
+    found = until(lambda: [pid for pid in lab.children(process) if b"\0boards\0" in line_of(pid)], "no boards")
+    until(lambda: not line_of(found[0]), "the boards do not end")
+    lab.interrupt(process)
+    return lab.report(process, status=1)
+
+
+def check_entries(report: dict, names: list[str]) -> int:
+    """The account of each board is what the board did; the number of messages that arrived."""
+    entries, truth = entries_of(report), report["boards"]["boards"]
+    assert report["closed"], report["ledger"]
+    for name in names:
+        row, did = entries[name], truth[name]
+        lost = {"network": did["lost"]} if did["lost"] else {}
+        assert (row["sent"], row["lost"]) == (did["sent"], lost), (row, did)
+    return sum(entries[name]["appended"] for name in names)
+
+
+def test_the_array_of_120_boards_loses_what_the_boards_say(lab, nexus):
+    example(lab, "greta", {"9000": 1, "{9001..9120}": 120, "9121": 1}, 3)
+    report = run_of(lab)
+    names = [f"d{at:03}" for at in range(1, 121)]
+    arrived = check_entries(report, names)
+    truth = report["boards"]
+    sent = [truth["boards"][name]["sent"] for name in names]
+    assert arrived == sum(sent) - truth["lost"] and sum(sent[60:]) > 2 * sum(sent[:60])
+    entries = entries_of(report)
+    # Units have no numbers: what was lost of them is not known.
+    assert entries["aux"]["sent"] == truth["boards"]["aux"]["sent"] - truth["boards"]["aux"]["lost"]
+    data = beamport.open(lab.data)
+    members = [*names, "aux"]
+    groups = list(data["groups"].read())
+    # Three boards at a time; where two parts are lost there is no group. The last one waits for the next message.
+    times = truth["sent"] // 3
+    assert times - truth["lost"] - 1 <= len(groups) <= times
+    assert {group["count"] for group in groups} <= {2, 3}
+    assert sum(group["count"] == 3 for group in groups) >= times - truth["lost"] - 1
+    with_aux = sum(members.index("aux") not in group["missing"] for group in groups)
+    assert 0 < with_aux <= truth["boards"]["aux"]["sent"]
+    assert with_aux >= truth["boards"]["aux"]["sent"] - truth["lost"] - 1
+    prompt = list(data["prompt"].read())
+    assert 0 < len(prompt) <= 3 * (len(groups) // 10 + 1)
+    with h5py.File(report["file"]) as file:
+        assert len(file["entry/groups/number"]) == len(groups)
+
+
+def test_hubs_are_built_to_events_by_their_numbers(lab, nexus):
+    example(lab, "hades", {"{9201..9204}": 4}, 3)
+    report = run_of(lab)
+    names = [f"hub{at}" for at in range(1, 5)]
+    arrived = check_entries(report, names)
+    data = beamport.open(lab.data)
+    events = list(data["events"].read())
+    # 2,000 a second for three seconds; the last ones may wait for a later message.
+    assert 5000 < len(events) <= 6000
+    numbers = [event.origin_seq for event in events]
+    assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), "an event is missing"
+    missing = sum(len(event["missing"]) for event in events)
+    assert missing + sum(event["count"] for event in events) == 4 * len(events)
+    assert arrived == 4 * 6000 - report["boards"]["lost"]
+    assert missing <= report["boards"]["lost"]
