@@ -1,5 +1,6 @@
 """Framings of UDP sources: datagrams made by plain Python (tests/framings.py), received by `beamport up`."""
 
+import json
 import socket
 import sys
 import time
@@ -150,3 +151,123 @@ def test_sources_share_the_zero_of_their_timestamps_and_keep_it_when_killed(lab)
     assert set(times["d001"] + times["d002"]) == {zero}
     assert (lab.data / "udp-zero").read_text().startswith("20")
     lab.whole(process)
+
+
+def read_again(lab, name: str, count: int, keys: str) -> list:
+    """The messages of a file, read by a source of kind `file` which is killed meanwhile."""
+    folder = lab.folder / f"again-{name}"
+    file = lab.folder / f"again-{name}.toml"
+    file.write_text(f'instrument = "again"\ndata = "{folder}"\n[source.again]\nkind = "file"\n{keys}')
+    process = lab.popen("up", file)
+    until(lambda: folder.is_dir() and "again" in beamport.open(folder), "the file is not read")
+    lab.kill(process)
+    process = lab.popen("up", file)
+    arrives(beamport.open(folder), "again", count)
+    lab.interrupt(process)
+    lab.end(process)
+    return list(beamport.open(folder)["again"].read(early=True))
+
+
+def test_units_of_geb_are_written_to_a_file_and_read_again(lab):
+    zero = "2026-03-01T12:00:00Z"
+    board = Board(lab, "geb", f'zero = "{zero}"\n')
+    began = (time.time_ns() - 1_772_366_400 * 10**9) // 10
+    units = [framings.geb(at % 4, began + 7 * at, bytes([at % 256]) * (at % 700)) for at in range(1000)]
+    for at in range(0, 1000, 5):
+        board.send(b"".join(units[at : at + 5]))
+    sent = list(board.wait(1000).read(early=True))
+    lab.whole(board.process)
+    file = lab.folder / "d001.geb"
+    lab.run("export", "first", "--stream", "d001", "--output", file, "--data", lab.data)
+    assert file.read_bytes() == b"".join(units)
+    refused = lab.run("export", "first", "--stream", "d001", "--output", file, "--data", lab.data, status=2)
+    assert b"a file of that name exists" in refused.stderr
+    again = read_again(lab, "geb", 1000, f'path = "d001.geb"\nformat = "geb"\nzero = "{zero}"\n')
+    assert len(again) == 1000
+    for was, now in zip(sent, again, strict=True):
+        assert bytes(was.payload) == bytes(now.payload)
+        assert (was.source_time, was.origin_seq, was.schema) == (now.source_time, now.origin_seq, now.schema)
+
+
+HADES = """
+[merge.all]
+kind = "time"
+inputs = ["h1", "h2"]
+wait = "100 ms"
+
+[worker.events]
+call = "groups"
+inputs = ["all"]
+
+[worker.events.parameters]
+find = "trigger"
+same = "tag"
+wrap = 16777216
+members = ["h1", "h2"]
+make = "messages"
+"""
+
+
+def test_events_of_hades_are_built_written_to_a_file_and_read_again(lab):
+    two = ports(2)
+    section = '[source.h{}]\nkind = "udp"\nlisten = "127.0.0.1:{}"\nframing = "hadaq"\nlive = "8 MiB"\n'
+    lab.write("".join(section.format(at, port) for at, port in enumerate(two, 1)) + HADES + "[run.first]\n")
+    process, _ = lab.up_ready()
+    board = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    first, wrong = framings.WRAP - 50, framings.WRAP - 20
+
+    def event(hub: int, number: int) -> bytes:
+        tag = (number + (hub == 2 and number == wrong)) % 256
+        return framings.sub_event(hub, number % framings.WRAP, tag, bytes([hub, number % 256]) * (number % 90))
+
+    data = beamport.open(lab.data)
+    for at in range(0, 100, 4):
+        for hub, port in enumerate(two, 1):
+            payload = framings.hadaq(*(event(hub, first + at + more) for more in range(4)))
+            board.sendto(payload, ("127.0.0.1", port))
+            arrives(data, f"h{hub}", at + 4)
+    # The sub-event with another tag is in no group.
+    arrives(data, "events", 199)
+    lab.interrupt(process)
+    assert lab.report(process)["closed"]
+    events = list(data["events"].read(early=True))
+    expected = [event(hub, first + at) for at in range(100) for hub in (1, 2) if (hub, first + at) != (2, wrong)]
+    assert sorted(bytes(message.payload) for message in events) == sorted(expected)
+    file = lab.folder / "events.hld"
+    answer = json.loads(
+        lab.run("export", "first", "--stream", "events", "--output", file, "--data", lab.data, "--json").stdout
+    )
+    assert (answer["messages"], answer["blocks"], answer["bytes"]) == (199, 100, file.stat().st_size)
+    start, *built, stop = framings.read_hld(file.read_bytes())
+    assert [start["kind"], stop["kind"]] == [0x00010002, 0x00010003] and not start["subs"] + stop["subs"]
+    for at, one in enumerate(built):
+        subs = [event(hub, first + at) for hub in (1, 2) if (hub, first + at) != (2, wrong)]
+        assert sorted(one["subs"]) == sorted(subs) and one["kind"] == 0x2001 and one["sequence"] == at + 1
+    again = read_again(lab, "hld", 199, 'path = "events.hld"\nformat = "hld"\n')
+    assert [bytes(message.payload) for message in again] == [bytes(message.payload) for message in events]
+    for was, now in zip(events, again, strict=True):
+        assert now.origin == f"again.{int(was.origin[1]):04x}"
+        assert (was.origin_seq, was.schema, was.source_time // 10**9) == (
+            now.origin_seq,
+            now.schema,
+            now.source_time // 10**9,
+        )
+
+
+def test_a_file_of_units_that_is_damaged_is_read_up_to_the_damage(lab):
+    events = [framings.event(framings.sub_event(1, at, at, b"data"), order="<>"[at % 2]) for at in range(20)]
+    whole = b"".join(events)
+    (lab.folder / "cut.hld").write_bytes(whole[:-9])
+    (lab.folder / "cut.geb").write_bytes(framings.geb(1, 5, b"abc") + framings.GEB.pack(1, -5, 0))
+    lab.write(
+        '[source.hld]\nkind = "file"\npath = "cut.hld"\nformat = "hld"\n'
+        '[source.geb]\nkind = "file"\npath = "cut.geb"\nformat = "geb"\n'
+    )
+    process, _ = lab.up_ready()
+    data = beamport.open(lab.data)
+    until(lambda: all(name in data and data[name].count == n for name, n in (("hld", 19), ("geb", 1))), "nothing")
+    place = len(whole) - len(events[-1])
+    says = [f"it ends within what begins at byte {place}", "a unit has a negative length, at byte 19"]
+    until(lambda: all(what in lab.said(process)[1] for what in says), "no word of the damage")
+    lab.interrupt(process)
+    lab.end(process, status=None)

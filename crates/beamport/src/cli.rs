@@ -100,6 +100,9 @@ pub enum Verb {
         after_help = "Examples:\n  beamport write nickel-2 --output nickel-2.nxs\n  beamport write nickel-3 --output 'nickel-3-{snapshot}.nxs'"
     )]
     Write(Write),
+    /// Write a stream of a sealed run to a file of GRETA (`.geb`) or HADES (`.hld`)
+    #[command(after_help = "Examples:\n  beamport export first --stream d001 --output d001.geb")]
+    Export(Export),
     /// Replay the streams of a run into another data folder, or one stream through code
     #[command(
         after_help = "Examples:\n  beamport replay nickel-2 --into /tmp/again --speed max\n  beamport replay nickel-2 --through mine.py:mean --speed max scale=2\n  beamport replay nickel-2 --through mean --file amor.toml --into /tmp/means"
@@ -500,6 +503,26 @@ pub struct Write {
     /// Instrument file whose sink gives the program, the modules and the template
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
+    /// Data folder.
+    #[command(flatten)]
+    pub data: DataFolder,
+    /// Output format.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+/// `beamport export`
+#[derive(Debug, Args)]
+pub struct Export {
+    /// Name of the run
+    #[arg(value_parser = values::run_name)]
+    pub run: String,
+    /// Stream with messages of framing `geb` or `hadaq`
+    #[arg(long, value_name = "NAME")]
+    pub stream: String,
+    /// The file, which must not exist: `NAME.geb` or `NAME.hld`
+    #[arg(long, value_name = "FILE")]
+    pub output: PathBuf,
     /// Data folder.
     #[command(flatten)]
     pub data: DataFolder,

@@ -95,3 +95,9 @@ pub(crate) const DEAD_NAMED: usize = 20;
 
 /// Streams of sources, readers, sources and troubles that `top` shows unless all are asked for, for the same reason.
 pub(crate) const SHOWN: usize = 20;
+
+/// Messages that `export` reads at once: little memory, and the cost of a read is spread over many.
+pub const EXPORT_MESSAGES: u64 = 1024;
+
+/// Bytes that `export` writes at once.
+pub const EXPORT_BYTES: usize = 1 << 20;

@@ -9,7 +9,9 @@
 //! counted as `refused.REASON`.
 
 mod boards;
+mod files;
 mod framing;
+pub mod fuzz;
 mod limits;
 mod network;
 mod numbers;
@@ -20,4 +22,5 @@ mod throttle;
 mod zero;
 
 pub use boards::send;
+pub use files::{Export, FILE, Format};
 pub use section::{Plan, SOURCE};

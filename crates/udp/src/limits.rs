@@ -61,6 +61,19 @@ pub(crate) const BITS: std::ops::RangeInclusive<i64> = 24..=64;
 /// Bits of the counter of framing `geb`: digitizers of GRETINA count so far.
 pub(crate) const GEB_BITS: u32 = 48;
 
+/// Bytes of the largest unit or event of a file; ten times the largest event of HADES.
+pub(crate) const BLOCK_BYTES_MAX: usize = 64 << 20;
+
+/// Bytes of a file that are read at once.
+pub(crate) const FILE_PIECE: usize = 1 << 20;
+
+/// Messages and bytes of a step of a source of kind `file`: about a millisecond.
+pub(crate) const FILE_STEP_MESSAGES: usize = 512;
+pub(crate) const FILE_STEP_BYTES: usize = 4 << 20;
+
+/// Pause of a source of kind `file` whose stream is full, ns.
+pub(crate) const FULL_PAUSE: i64 = 1_000_000;
+
 /// Bytes of the name of a network interface, with a zero at its end (`IFNAMSIZ`).
 pub(crate) const INTERFACE_BYTES: usize = 16;
 
@@ -175,3 +188,21 @@ pub(crate) const LINES_MAX: usize = 4096;
 
 /// Bytes of a frame of a throttle: a header, the fill in thousandths (u32), and zero (u32).
 pub(crate) const FRAME_BYTES: usize = wire::limits::HEADER_BYTES + 8;
+
+/// Bytes of the header of an event of format `hld`.
+pub(crate) const HLD_HEADER: usize = 32;
+
+/// Id of the event of format `hld` that starts a run.
+pub(crate) const HLD_START: u32 = 0x0001_0002;
+
+/// Id of the event of format `hld` that stops a run.
+pub(crate) const HLD_STOP: u32 = 0x0001_0003;
+
+/// Id of an event of format `hld` with data; the type of its trigger is in the lowest bits.
+pub(crate) const HLD_DATA: u32 = 0x2001;
+
+/// The word `decoding` of events of format `hld` that beamport writes.
+pub(crate) const HLD_DECODING: u32 = 0x0003_0001;
+
+/// Numbers of runs of format `hld` are seconds from here on, s since 1970 UTC.
+pub(crate) const HLD_RUNS_BEGIN: i64 = 1_200_000_000;

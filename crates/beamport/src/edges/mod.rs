@@ -36,6 +36,7 @@ impl Registry {
             .source(&epics::PVA)
             .source(&epics::CA)
             .source(&udp::SOURCE)
+            .source(&udp::FILE)
             .sink(&nexus::SINK)
             .sink(&files::SINK)
             .sink(&kafka::SINK)

@@ -1166,7 +1166,8 @@ fn every_default_can_be_read_by_its_own_key() {
     let folder = Folder::new("defaults");
     folder.put("t.json", "{}");
     std::fs::create_dir_all(folder.0.join("d")).unwrap();
-    let workers = "[worker.a]\ncall = \"attach\"\ninputs = [\"x\"]\nparameters.values.y = \"m\"\n\
+    let workers = "[source.v]\nkind = \"file\"\npath = \"t.json\"\nformat = \"geb\"\n\
+                   [worker.a]\ncall = \"attach\"\ninputs = [\"x\"]\nparameters.values.y = \"m\"\n\
                    [worker.b]\ncall = \"filter\"\ninputs = [\"x\"]\nparameters.keep = \"events > 0\"\n\
                    [worker.c]\ncall = \"groups\"\ninputs = [\"x\"]\nparameters.find = \"trigger\"\n\
                    [worker.d]\ncall = \"histogram\"\ninputs = [\"x\"]\nparameters.pixels = 3\n\

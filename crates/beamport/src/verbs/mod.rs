@@ -13,6 +13,7 @@ pub mod compare;
 pub mod configure;
 pub mod cutover;
 pub mod doctor;
+pub mod export;
 pub(crate) mod forecast;
 mod given;
 pub mod ls;

@@ -8,7 +8,7 @@ use crate::limits::GEB_HEADER;
 use store::SchemaId;
 
 /// Schema id of a unit.
-const UNIT: SchemaId = SchemaId(*b"geb0");
+pub(crate) const UNIT: SchemaId = SchemaId(*b"geb0");
 
 /// The framing.
 pub(crate) struct Geb;
@@ -39,11 +39,22 @@ impl Framing for Geb {
 
 /// Bytes of the first unit, and its timestamp.
 fn unit(bytes: &[u8]) -> Option<(usize, u64)> {
-    let (head, _) = bytes.split_first_chunk::<GEB_HEADER>()?;
+    let size = size(bytes)??;
+    (size <= bytes.len()).then(|| (size, ticks(bytes)))
+}
+
+/// Bytes of the unit that begins here, with its header: `Some(None)` where its length is negative, `None` where there
+/// are fewer bytes than a header.
+pub(crate) fn size(bytes: &[u8]) -> Option<Option<usize>> {
+    let head: &[u8; GEB_HEADER] = bytes.first_chunk()?;
     let payload = i32::from_le_bytes([head[4], head[5], head[6], head[7]]);
-    let length = GEB_HEADER.checked_add(usize::try_from(payload).ok()?)?;
-    let ticks = u64::from_le_bytes(*head.last_chunk()?);
-    (length <= bytes.len()).then_some((length, ticks))
+    Some(usize::try_from(payload).ok().map(|payload| GEB_HEADER + payload))
+}
+
+/// The timestamp of the unit that begins here.
+pub(crate) fn ticks(bytes: &[u8]) -> u64 {
+    let ticks = bytes.get(8..).and_then(|rest| rest.first_chunk()).copied();
+    u64::from_le_bytes(ticks.unwrap_or_default())
 }
 
 #[cfg(test)]

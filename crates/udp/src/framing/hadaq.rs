@@ -28,9 +28,14 @@ impl Hadaq {
         Self { last: next.map(|next| next.saturating_sub(1)) }
     }
 
+    /// The number of the message before.
+    pub(crate) fn last(&self) -> Option<u64> {
+        self.last
+    }
+
     /// The number of a trigger as if numbers never began again: the nearest to the one before. `None`: it is below the
     /// beginning.
-    fn number(&mut self, trigger: u64) -> Option<u64> {
+    pub(crate) fn number(&mut self, trigger: u64) -> Option<u64> {
         let number = match self.last {
             None => trigger,
             Some(last) => {
@@ -92,23 +97,34 @@ fn unit(datagram: &[u8]) -> Option<usize> {
 pub(crate) struct SubEvent {
     /// Bytes, with the header and without padding: at least 16.
     pub(crate) size: usize,
+    decoding: u32,
     /// Who sent it, and in bit 31 whether its data have errors.
     id: u32,
     /// Number and tag of the trigger.
-    word: u32,
+    pub(crate) word: u32,
 }
 
 impl SubEvent {
     /// Reads the header of the sub-event that these bytes begin with; `None` where they are fewer than it says.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
-        let [size, _, id, word] = words(bytes)?;
+        let [size, decoding, id, word] = words(bytes)?;
         let size = size as usize;
-        (HADAQ_HEADER..=bytes.len()).contains(&size).then_some(Self { size, id, word })
+        (HADAQ_HEADER..=bytes.len()).contains(&size).then_some(Self { size, decoding, id, word })
     }
 
     /// The number of its trigger, 24 bits.
     pub(crate) fn trigger(self) -> u64 {
         u64::from(self.word >> 8)
+    }
+
+    /// The hub that sent it.
+    pub(crate) fn hub(self) -> u16 {
+        self.id as u16
+    }
+
+    /// The type of its trigger, 4 bits.
+    pub(crate) fn kind(self) -> u32 {
+        self.decoding >> 4 & 0xf
     }
 
     /// The flags of its message: the tag of its trigger, and whether its data have errors.

@@ -4,8 +4,8 @@
 
 mod beamport;
 mod ess;
-mod geb;
-mod hadaq;
+pub(crate) mod geb;
+pub(crate) mod hadaq;
 mod raw;
 
 pub(crate) use beamport::Beamport;
