@@ -101,6 +101,16 @@ def test_up_starts_the_boards_and_ends_them_before_the_runs(lab):
     process, _ = lab.up_ready()
     data = beamport.open(lab.data)
     until(lambda: all(data[name].count > 1000 for name in names), "nothing arrives")
+    # Once a second each number that has changed is published.
+    words = {"datagrams", "bytes", "fill", "next", "network"}
+
+    def published() -> set:
+        try:
+            return {(m.origin, m["source_name"]) for m in data["udp.statistics"].read()}
+        except KeyError:
+            return set()
+
+    until(lambda: published() >= {(name, word) for name in names for word in words}, published)
     lab.interrupt(process)
     report = lab.report(process, status=1)
     entries, truth = entries_of(report), report["boards"]["boards"]

@@ -2,7 +2,10 @@
 
 use super::dice::Dice;
 use super::keys::{Boards, Content};
-use crate::limits::{BATCH, COVERED, EVENTS_FRAME, FAULT_MAX, GEB_HEADER, PAYLOAD_BYTES_MAX, POOL, STREAM_POOL};
+use crate::limits::{
+    BATCH, COVERED, EVENTS_FRAME, FAULT_MAX, GEB_HEADER, HADAQ_ALIGN, HADAQ_HEADER, HADAQ_TRAILER, HADAQ_UNIT,
+    HADAQ_WRAP, PAYLOAD_BYTES_MAX, POOL, STREAM_POOL,
+};
 use crate::section::{FramingWord, Plan};
 use crate::throttle::To;
 use crate::zero::ZeroWord;
@@ -307,7 +310,11 @@ impl Board {
                 head[8..16].copy_from_slice(&ticks.to_le_bytes());
                 return Slot { head, head_bytes: GEB_HEADER, payload };
             }
-            _ => return Slot { head, head_bytes: 0, payload },
+            FramingWord::Hadaq => {
+                let head_bytes = self.sub_event(number, &mut head, &mut payload);
+                return Slot { head, head_bytes, payload };
+            }
+            FramingWord::Raw | FramingWord::Ess => return Slot { head, head_bytes: 0, payload },
         };
         let header = Header {
             kind: Type::Data,
@@ -317,6 +324,24 @@ impl Board {
             ..self.header(number, stamp)
         };
         Slot { head: header.to_bytes(crc32c), head_bytes, payload }
+    }
+
+    /// Makes the head of a unit with one sub-event, whose trigger has this number, and puts the first 32 bytes of the
+    /// datagram behind the payload; how long the head is.
+    fn sub_event(&self, number: u64, head: &mut [u8; HEADER_BYTES], payload: &mut Vec<u8>) -> usize {
+        let (size, bytes) = (HADAQ_HEADER + payload.len(), HADAQ_UNIT + HADAQ_HEADER);
+        payload.resize(size.next_multiple_of(HADAQ_ALIGN) - HADAQ_HEADER, 0);
+        // All boards of a trigger have the same tag.
+        let tag = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
+        let trigger = (number % HADAQ_WRAP) << 8 | tag;
+        let unit = (bytes + payload.len()) as u32;
+        let words = [unit, 0x0003_0062, size as u32, 0x0002_0001, 0x8000 + self.place as u32, trigger as u32];
+        for (part, word) in head.chunks_exact_mut(4).zip(words) {
+            part.copy_from_slice(&word.to_le_bytes());
+        }
+        let first: Vec<u8> = head[..bytes].iter().chain(&payload[..]).copied().take(HADAQ_TRAILER).collect();
+        payload.extend(first);
+        bytes
     }
 
     /// Neutron events: what the size of the payload has room for.
