@@ -56,6 +56,26 @@ def test_the_wire_package_is_measured_beside_the_one_whose_place_it_takes(tmp_pa
     assert list(tmp_path.iterdir()) == [tmp_path / "answer.json"]
 
 
+def test_udp_is_measured_beside_a_bare_receiver(tmp_path, program):
+    report, text = bench(program, tmp_path, "udp", "--rounds", "1")
+    assert [figure["name"] for figure in report["figures"]] == [
+        f"12 ports, {what} / bare recvmmsg"
+        for what in (
+            "8.8 kB plain: messages a CPU s",
+            "8.8 kB with GRO: messages a CPU s",
+            "528 B with GRO: messages a CPU s",
+            "8.8 kB as fast as the sender can: messages/s",
+        )
+    ]
+    assert [figure["must"] for figure in report["figures"]] == [0.6, 0.4, 0.4, 0.9]
+    for figure in report["figures"]:
+        (ours,), ((limit,),) = figure["ours"]["rounds"], [side["rounds"] for side in figure["limits"]]
+        assert figure["name"] in text and ours > 0 and limit > 0
+        assert figure["figure"]["median"] == pytest.approx(ours / limit, rel=0.05)
+        assert "12 idle ports take" in figure["conditions"]
+    assert list(tmp_path.iterdir()) == [tmp_path / "answer.json"]
+
+
 @pytest.mark.soak
 def test_epics_is_measured_beside_bare_clients_of_the_same_libraries(tmp_path, program):
     report, text = bench(program, tmp_path, "epics", "--rounds", "1")

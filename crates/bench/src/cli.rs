@@ -4,8 +4,8 @@ use clap::Parser;
 use std::path::PathBuf;
 
 /// What can be measured.
-const NAMES: [&str; 10] =
-    ["store", "merge", "nexus", "wire", "frames", "kafka", "kafka-jobs", "epics", "epics-kafka", "sweep"];
+const NAMES: [&str; 11] =
+    ["store", "merge", "nexus", "wire", "frames", "kafka", "kafka-jobs", "epics", "epics-kafka", "udp", "sweep"];
 
 /// The parsed command line.
 #[derive(Debug, Parser)]
@@ -17,8 +17,8 @@ const NAMES: [&str; 10] =
     max_term_width = 100
 )]
 pub(crate) struct Asked {
-    /// What to measure: store, merge, nexus, wire, frames, kafka, kafka-jobs, epics, epics-kafka, sweep [default: the
-    /// first three]
+    /// What to measure: store, merge, nexus, wire, frames, kafka, kafka-jobs, epics, epics-kafka, udp, sweep
+    /// [default: the first three]
     #[arg(value_parser = NAMES, hide_possible_values = true)]
     pub(crate) names: Vec<String>,
     /// Alternating rounds of each measurement, at most 3 of a sweep

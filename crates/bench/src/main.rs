@@ -21,6 +21,7 @@ mod reading;
 mod sizes;
 mod store;
 mod sweep;
+mod udp;
 mod view;
 mod waiting;
 mod wire;
@@ -113,6 +114,10 @@ fn figures(asked: &Asked, err: &mut dyn Write) -> Result<(Machine, Vec<Figure>),
     // The same with Kafka and Python.
     if asked.names.iter().any(|name| name == "epics-kafka") {
         figures.extend(forwarder::run(asked.brokers.as_deref(), asked.quick, rounds, &mut tell)?);
+    }
+    // Some GiB of shared memory: by name alone.
+    if asked.names.iter().any(|name| name == "udp") {
+        figures.extend(udp::run(asked.quick, rounds, &mut tell)?);
     }
     // Many files of one after the other: by name alone too.
     if asked.names.iter().any(|name| name == "sweep") {

@@ -1,14 +1,15 @@
 //! Messages set aside: a message that a stage could not handle is appended to `STAGE.aside` as `bpas`, with its bytes,
 //! the reason (one word) and a text.
 //!
-//! Constraints: the stream keeps the newest 64 MiB, enough to find a cause; the counts are in the commits of the stage.
+//! Constraints: the stream keeps the newest 64 MiB, of a source 4 MiB, enough to find a cause; the counts are in the
+//! commits of the stage.
 //!
 //! Failure behaviour: without room the message stays with the stage, which tries again and commits only afterwards. If
 //! its bytes are no longer readable, only identity and reason are appended.
 
 use crate::Fault;
 use crate::data::{Data, aside_of, stream_fault};
-use crate::limits::{ASIDE_BYTES, BOOK_LIVE_BYTES};
+use crate::limits::BOOK_LIVE_BYTES;
 use store::{Clock, Entry, Level, Meta, Options, Reader, SchemaId, WhenFull, Writer};
 
 /// A message that a stage could not handle, and why.
@@ -57,18 +58,20 @@ impl Unhandled<'_> {
     }
 }
 
-/// The level and the clock of a stream of messages aside: those of what its stage reads, or fills.
+/// How a stream of messages aside is kept: level and clock are those of what its stage reads, or fills.
 #[derive(Clone, Copy)]
 pub(crate) struct Like {
     pub(crate) level: Level,
     pub(crate) clock: Clock,
+    /// Bytes that it keeps.
+    pub(crate) bytes: u64,
 }
 
 /// Opens `STAGE.aside`, and creates it if it is missing.
-pub(crate) fn open(data: &Data, stage: &str, Like { level, clock }: Like) -> Result<Writer, Fault> {
+pub(crate) fn open(data: &Data, stage: &str, Like { level, clock, bytes }: Like) -> Result<Writer, Fault> {
     let bounded = match level {
-        Level::Memory => Options { when_full: WhenFull::DropOldest, ..Options::memory(ASIDE_BYTES) },
-        Level::Disk => Options { retain_bytes: Some(ASIDE_BYTES), ..Options::disk(BOOK_LIVE_BYTES) },
+        Level::Memory => Options { when_full: WhenFull::DropOldest, ..Options::memory(bytes) },
+        Level::Disk => Options { retain_bytes: Some(bytes), ..Options::disk(BOOK_LIVE_BYTES) },
     };
     data.writer(&aside_of(stage), &Options { clock, ..bounded })
 }

@@ -10,16 +10,17 @@
 //! delay them and a blocked one does. A source that starts on a stream with messages was absent since the last sign of
 //! life: a gap that counts nothing.
 
+use crate::aside::{self, Like, Row, Unhandled};
 use crate::book::{Book, Keeps};
 use crate::commits::commits_of;
 use crate::cuts::cut;
 use crate::data::{Data, stream_fault, unwritten};
 use crate::limits::{
-    BOOK_HISTORY_BYTES, BOOK_IDLE, HELD_PATIENCE, STATE_PAUSE, TABLE_PAUSE, TOTALS_CREDIT_MAX, TOTALS_RATE,
-    TOTALS_SHARE, UNMARKED_PAUSE,
+    BOOK_HISTORY_BYTES, BOOK_IDLE, HELD_PATIENCE, SOURCE_ASIDE_BYTES, STATE_PAUSE, TABLE_PAUSE, TOTALS_CREDIT_MAX,
+    TOTALS_RATE, TOTALS_SHARE, UNMARKED_PAUSE,
 };
 use crate::origins::{Origins, resume_of};
-use crate::records::{Commit, Gap, REFUSED, Totals};
+use crate::records::{Commit, Gap, Totals};
 use crate::room::{Around, Blocked, Refusal};
 use crate::totals::{self, Entries};
 use crate::{Fault, Outlet, Passes, Pushed, Room, Silence, Source, Step, StreamView};
@@ -28,7 +29,7 @@ use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::os::fd::RawFd;
 use std::time::Duration;
-use store::{Error, Level, Meta, Options, Writer, flags};
+use store::{Clock, Error, Level, Meta, Options, Writer, flags};
 
 /// How a source's stream is kept.
 #[derive(Clone, Debug)]
@@ -49,6 +50,8 @@ pub struct Intake {
     origins: Origins,
     /// Takes the bytes of messages that are dropped.
     nowhere: Vec<u8>,
+    /// What came and was no message, once there is some.
+    aside: Option<Writer>,
     /// The book, while there is something to commit now and then: it has a thread and files.
     commits: Option<Book>,
     /// When something was committed, ns of `Media::clock`.
@@ -84,21 +87,14 @@ pub struct Intake {
 struct Held(String, u64, i64);
 
 struct StreamOutlet<'a> {
+    data: &'a Data,
+    aside: &'a mut Option<Writer>,
     writer: &'a mut Writer,
     origins: &'a mut Origins,
     nowhere: &'a mut Vec<u8>,
     name: &'a str,
     latest: i64,
     blocked: Blocked,
-}
-
-impl StreamOutlet<'_> {
-    fn known(&self, origin: u32) -> Result<(), Fault> {
-        if self.origins.has(origin) {
-            return Ok(());
-        }
-        Err(Fault::new(format!("stream `{}` has no origin {origin}", self.name), ""))
-    }
 }
 
 impl Outlet for StreamOutlet<'_> {
@@ -109,7 +105,7 @@ impl Outlet for StreamOutlet<'_> {
     }
 
     fn push_parts(&mut self, meta: &Meta, parts: &[&[u8]]) -> Result<Pushed, Fault> {
-        self.known(meta.origin)?;
+        self.origins.known(self.name, meta.origin)?;
         let mut meta = *meta;
         if meta.source_time > self.latest {
             meta.flags |= flags::AHEAD;
@@ -148,10 +144,7 @@ impl Outlet for StreamOutlet<'_> {
         times: RangeInclusive<i64>,
         reason: &str,
     ) -> Result<(), Fault> {
-        self.known(origin)?;
-        let row = self.origins.newest(origin);
-        self.origins.lose(row, numbers, times, reason);
-        Ok(())
+        self.origins.miss(self.name, origin, numbers, times, reason)
     }
 
     fn silent(&mut self, times: RangeInclusive<i64>, why: Silence) {
@@ -159,14 +152,18 @@ impl Outlet for StreamOutlet<'_> {
     }
 
     fn count(&mut self, origin: u32, what: &str, n: u64) -> Result<(), Fault> {
-        self.known(origin)?;
-        if !what.starts_with(REFUSED) {
-            let what = format!("source `{}` counts messages without a number as `{what}`", self.name);
-            return Err(Fault::new(what, "messages that are outside the account are `refused.REASON`"));
+        self.origins.refuse(self.name, origin, what, n)
+    }
+
+    fn aside(&mut self, reason: &str, text: &str, time: i64, bytes: &[u8]) {
+        let (uuid, epoch, sequence) = Default::default();
+        let unhandled = Unhandled { stage: self.name, reason, text, stream: "", uuid, epoch, sequence };
+        // In memory: a source never waits for a disk here. It is a help for people, and stops nothing if it fails.
+        let like = Like { level: Level::Memory, clock: Clock::Epoch, bytes: SOURCE_ASIDE_BYTES };
+        let mut row = Row { bytes: Vec::new(), time, number: 0 };
+        if unhandled.encode(&mut row.bytes, "", time, bytes).is_ok() {
+            let _ = aside::append(self.aside, self.data, self.name, like, &row);
         }
-        let row = self.origins.newest(origin);
-        self.origins.count(row, what, n);
-        Ok(())
     }
 
     fn fill(&self) -> f64 {
@@ -216,6 +213,7 @@ impl Intake {
             ahead_max: options.ahead_max,
             origins,
             nowhere: Vec::new(),
+            aside: None,
             commits: None,
             committed: clock,
             waiting: VecDeque::new(),
@@ -258,6 +256,8 @@ impl Intake {
         let latest = now.saturating_add(self.ahead_max);
         let clock = self.data.media.clock();
         let mut out = StreamOutlet {
+            data: &self.data,
+            aside: &mut self.aside,
             writer: &mut self.writer,
             origins: &mut self.origins,
             nowhere: &mut self.nowhere,
@@ -480,6 +480,11 @@ impl Intake {
     /// What the source waits for beside the time: see [`Source::descriptor`].
     pub fn descriptor(&self) -> Option<RawFd> {
         self.source.descriptor()
+    }
+
+    /// Least time between two wakes by the descriptor: see [`Source::pause`].
+    pub fn pause(&self) -> Duration {
+        self.source.pause()
     }
 
     /// How long the source may rest at most, whatever it has asked for, ns: until its messages are marked and its state is

@@ -5,8 +5,9 @@
 //!
 //! Constraints: an origin has one tally and at most [`GAP_ROWS_MAX`] gaps until they are committed; more are joined.
 
+use crate::Fault;
 use crate::limits::{GAP_ROWS_MAX, LIVES_MAX, SILENCES_MAX, TOTALS_BYTES_MAX, TOTALS_ROWS_MAX};
-use crate::records::Gap;
+use crate::records::{Gap, REFUSED};
 use crate::tally::{Missed, Tally, word_of};
 use crate::totals::Entries;
 use std::collections::BTreeMap;
@@ -135,6 +136,39 @@ impl Origins {
     /// Whether there is such a row.
     pub(crate) fn has(&self, row: u32) -> bool {
         (row as usize) < self.rows.len()
+    }
+
+    /// Refuses a row that the stream does not have.
+    pub(crate) fn known(&self, stream: &str, row: u32) -> Result<(), Fault> {
+        if self.has(row) {
+            return Ok(());
+        }
+        Err(Fault::new(format!("stream `{stream}` has no origin {row}"), ""))
+    }
+
+    /// Counts numbers of an origin of a stream as missing, in its newest life.
+    pub(crate) fn miss(
+        &mut self,
+        stream: &str,
+        row: u32,
+        numbers: RangeInclusive<u64>,
+        times: RangeInclusive<i64>,
+        reason: &str,
+    ) -> Result<(), Fault> {
+        self.known(stream, row)?;
+        self.lose(self.newest(row), numbers, times, reason);
+        Ok(())
+    }
+
+    /// Counts messages of an origin of a stream that never had a number: `what` is `refused.REASON`.
+    pub(crate) fn refuse(&mut self, stream: &str, row: u32, what: &str, n: u64) -> Result<(), Fault> {
+        self.known(stream, row)?;
+        if !what.starts_with(REFUSED) {
+            let what = format!("source `{stream}` counts messages without a number as `{what}`");
+            return Err(Fault::new(what, "messages that are outside the account are `refused.REASON`"));
+        }
+        self.count(self.newest(row), what, n);
+        Ok(())
     }
 
     /// Adds rows that the origin table has.

@@ -7,7 +7,7 @@
 use crate::Fault;
 use crate::data::stream_fault;
 use crate::origins::Origins;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use store::{Error, Meta, Received, Reserved, Writer, flags};
 
 /// The fate of a message after `Outlet::push`.
@@ -142,6 +142,33 @@ impl<'a> Room<'a> {
         }
     }
 
+    /// The row of an origin: see [`Outlet::origin`](crate::Outlet::origin).
+    pub fn origin(&mut self, name: &str) -> Result<u32, Fault> {
+        let row = match &mut self.memory {
+            Memory::Stream(reserved) => reserved.origin(name),
+            Memory::Nowhere { writer, .. } => writer.origin(name),
+        };
+        let row = row.map_err(|e| stream_fault(self.stream, e))?;
+        self.origins.grow(row as usize + 1);
+        Ok(row)
+    }
+
+    /// Counts messages as missing: see [`Outlet::missing`](crate::Outlet::missing).
+    pub fn missing(
+        &mut self,
+        origin: u32,
+        numbers: RangeInclusive<u64>,
+        times: RangeInclusive<i64>,
+        reason: &str,
+    ) -> Result<(), Fault> {
+        self.origins.miss(self.stream, origin, numbers, times, reason)
+    }
+
+    /// Counts messages without a number: see [`Outlet::count`](crate::Outlet::count).
+    pub fn count(&mut self, origin: u32, what: &str, n: u64) -> Result<(), Fault> {
+        self.origins.refuse(self.stream, origin, what, n)
+    }
+
     /// Makes a message of a range of the room. With [`Pushed::Full`] its bytes stay where they are, but only as long as
     /// the room lives: a source that cannot ask for them again copies them.
     pub fn commit(&mut self, meta: &Meta, range: Range<usize>, received: Received) -> Result<Pushed, Fault> {
@@ -150,9 +177,7 @@ impl<'a> Room<'a> {
         if meta.source_time > *latest {
             meta.flags |= flags::AHEAD;
         }
-        if !origins.has(meta.origin) {
-            return Err(Fault::new(format!("stream `{stream}` has no origin {}", meta.origin), ""));
-        }
+        origins.known(stream, meta.origin)?;
         let names = match memory {
             Memory::Stream(reserved) => reserved.origins(),
             Memory::Nowhere { writer, .. } => writer.origins(),

@@ -8,6 +8,7 @@ use crate::{Fault, Pushed, Resume, Room};
 use serde_json::Value;
 use std::ops::RangeInclusive;
 use std::os::fd::RawFd;
+use std::time::Duration;
 use store::Meta;
 
 /// When a source wants to be called again.
@@ -73,6 +74,12 @@ pub trait Outlet {
     fn silent(&mut self, times: RangeInclusive<i64>, why: Silence);
     /// Counts messages of an origin that never had a number, outside its account: `what` is `refused.REASON`.
     fn count(&mut self, origin: u32, what: &str, n: u64) -> Result<(), Fault>;
+    /// Keeps something that came from outside and is no message, with the reason (one word) and a text, in
+    /// `NAME.aside`: a few of each reason, so that people find the cause. `time` in ns since 1970 UTC. Without room it
+    /// is not kept, and an outlet without such a stream keeps none.
+    fn aside(&mut self, reason: &str, text: &str, time: i64, bytes: &[u8]) {
+        let _ = (reason, text, time, bytes);
+    }
     /// How full stream memory is, 0 to 1: of a disk stream with what is not on the disk yet, of a memory stream with
     /// what the slowest counted reader has not read.
     fn fill(&self) -> f64;
@@ -132,5 +139,10 @@ pub trait Source: Send {
     /// the step has named, whichever comes first. A library with threads of its own writes to an eventfd.
     fn descriptor(&self) -> Option<RawFd> {
         None
+    }
+    /// Least time between two wakes by descriptors, so that what comes meanwhile is taken at once; of the sources of
+    /// one thread the shortest. With any but 0, the descriptor stays open until the source is dropped.
+    fn pause(&self) -> Duration {
+        Duration::ZERO
     }
 }

@@ -1,8 +1,8 @@
 //! Detectors that send UDP, as sources: `kind = "udp"`; and simulated boards that send what a detector would.
 //!
-//! Constraints: a source owns no thread. While data come, it is stepped by the time, so that each system call takes
-//! many datagrams; otherwise its socket wakes it. A datagram is copied once, into stream memory. Nothing is allocated
-//! and no lock is taken for a message.
+//! Constraints: a source owns no thread. Its socket wakes it; the thread sleeps between two wakes, so that each
+//! takes many datagrams. The kernel writes datagrams of about one size into stream memory; others are copied once.
+//! Nothing is allocated and no lock is taken for a message.
 //!
 //! Failure behaviour: a board cannot wait. What the kernel delivers is stored or counted; what it does not deliver is
 //! counted with its cause, from the numbers of the board (`numbers.rs`). Bytes that are no datagram of a board are

@@ -22,9 +22,19 @@ pub(crate) const DATAGRAM_BYTES: usize = 65_536;
 /// Datagrams of one `recvmmsg`: the call costs 0.6 us, and their bytes fit in the cache of a core.
 pub(crate) const BATCH: usize = 32;
 
+/// Datagrams of about one size after which those of a socket are received into stream memory: one of another size then
+/// costs a place that is too large.
+pub(crate) const ALIKE: usize = 64;
+
 /// Datagrams after which a step ends: at 1 to 5 us each it takes less than a millisecond, so that a source can share
 /// its thread.
 pub(crate) const STEP_DATAGRAMS: usize = 128;
+
+/// Foreign datagrams of each reason that are set aside: enough to see what they are.
+pub(crate) const STRANGERS: usize = 16;
+
+/// Bytes of all of them.
+pub(crate) const STRANGERS_BYTES: usize = 1 << 20;
 
 /// Holes are filed, and the counter of the kernel is read, at most so often, ns: each time is a commit in the book of
 /// the stream.
@@ -71,7 +81,7 @@ pub(crate) const FILE_PIECE: usize = 1 << 20;
 pub(crate) const FILE_STEP_MESSAGES: usize = 512;
 pub(crate) const FILE_STEP_BYTES: usize = 4 << 20;
 
-/// Pause of a source of kind `file` whose stream is full, ns.
+/// Pause of a source whose stream is full, ns: what comes from a socket has to be read and counted.
 pub(crate) const FULL_PAUSE: i64 = 1_000_000;
 
 /// Bytes of the name of a network interface, with a zero at its end (`IFNAMSIZ`).

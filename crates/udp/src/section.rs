@@ -39,7 +39,8 @@ static DRAIN: Key = key(
     "drain",
     "duration, at least 10 us",
     "200 us",
-    "While data come, the socket is read at this interval, many datagrams at once.",
+    "While data come, sockets are read at this interval, many datagrams at once; the shortest of the sources of a \
+     thread.",
 );
 static BUFFER_SIZE: Key = key(
     "buffer",

@@ -5,6 +5,7 @@ use libc::{c_int, c_uint, c_void, iovec, mmsghdr, sockaddr_storage, socklen_t};
 use std::io::{Error, ErrorKind, Result};
 use std::mem::{size_of, zeroed};
 use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6, TcpStream, UdpSocket};
+use std::ops::Range;
 use std::os::fd::{AsRawFd as _, FromRawFd as _};
 
 /// Room for one control message with a number.
@@ -12,73 +13,109 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _};
 #[derive(Clone, Copy)]
 struct Control([u8; 32]);
 
-/// Bytes that datagrams are received into.
+/// Stream memory for datagrams: places of the same size, one behind the other.
+pub(crate) struct Places<'a> {
+    /// The memory.
+    pub(crate) bytes: &'a mut [u8],
+    /// Bytes of a place.
+    pub(crate) size: usize,
+}
+
+/// What `recvmmsg` fills. Datagrams are received into memory of this batch, or into places that the caller has; the
+/// rest of one that is larger than its place comes into the memory of the batch, so that none is truncated.
 pub(crate) struct Batch {
     bytes: Vec<u8>,
     lengths: [usize; BATCH],
     senders: [Option<IpAddr>; BATCH],
     /// Sizes of the datagrams that were passed at once; 0: it is one.
     pieces: [usize; BATCH],
+    asked: usize,
 }
 
 impl Batch {
     /// An empty batch: 2 MiB, of which only the pages are used that datagrams fill.
     pub(crate) fn new() -> Self {
-        Self { bytes: vec![0; BATCH * DATAGRAM_BYTES], lengths: [0; BATCH], senders: [None; BATCH], pieces: [0; BATCH] }
+        let bytes = vec![0; BATCH * DATAGRAM_BYTES];
+        Self { bytes, lengths: [0; BATCH], senders: [None; BATCH], pieces: [0; BATCH], asked: 0 }
     }
 
-    /// The datagrams that were received in this place: one, or several of the same sender.
-    pub(crate) fn datagrams(&self, at: usize) -> impl Iterator<Item = &[u8]> {
+    /// Bytes that were received in this place.
+    pub(crate) fn length(&self, at: usize) -> usize {
+        self.lengths[at]
+    }
+
+    /// What the memory of the batch holds of it: all, if the caller had no place for it.
+    pub(crate) fn bytes(&self, at: usize) -> &[u8] {
         let first = at * DATAGRAM_BYTES;
-        let bytes = &self.bytes[first..first + self.lengths[at]];
-        let piece = if self.pieces[at] > 0 { self.pieces[at] } else { bytes.len().max(1) };
+        &self.bytes[first..first + self.lengths[at]]
+    }
+
+    /// Completes a datagram that was larger than its place, with what is in the place.
+    pub(crate) fn complete(&mut self, at: usize, begin: &[u8]) {
+        let first = at * DATAGRAM_BYTES;
+        self.bytes[first..first + begin.len()].copy_from_slice(begin);
+    }
+
+    /// The datagrams in this place: one, or several of the same sender.
+    pub(crate) fn datagrams(&self, at: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+        let length = self.lengths[at];
+        let piece = if self.pieces[at] > 0 { self.pieces[at] } else { length.max(1) };
         // An empty datagram is one too.
-        let empty = bytes.is_empty().then_some(bytes);
-        empty.into_iter().chain(bytes.chunks(piece))
+        (0..length.max(1)).step_by(piece).map(move |first| first..(first + piece).min(length))
     }
 
     /// Whether the socket may have more than this number of datagrams.
     pub(crate) fn was_full(&self, count: usize) -> bool {
-        count == self.lengths.len()
+        count == self.asked
     }
 
-    /// Who sent it, where that was asked.
+    /// Who sent it.
     pub(crate) fn sender(&self, at: usize) -> Option<IpAddr> {
         self.senders[at]
     }
 
-    /// Takes what the socket has, without waiting; how many places that fills. Who sent the datagrams is asked only if
-    /// `names_senders`, their size only if `has_pieces`.
-    pub(crate) fn receive(&mut self, socket: &UdpSocket, names_senders: bool, has_pieces: bool) -> Result<usize> {
-        let mut parts = self
-            .bytes
-            .chunks_exact_mut(DATAGRAM_BYTES)
-            .map(|slot| iovec { iov_base: slot.as_mut_ptr().cast(), iov_len: slot.len() });
-        let mut parts: [iovec; BATCH] =
-            std::array::from_fn(|_| parts.next().unwrap_or(iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }));
+    /// Takes what the socket has, `asked` datagrams at most, without waiting; how many places that fills. Whether
+    /// they are several at once is asked only if `has_pieces`.
+    pub(crate) fn receive(
+        &mut self,
+        socket: &UdpSocket,
+        places: Option<Places<'_>>,
+        asked: usize,
+        has_pieces: bool,
+    ) -> Result<usize> {
+        let asked = asked.min(BATCH);
+        self.asked = asked;
+        let part = |bytes: &mut [u8]| iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+        let none = iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+        let mut parts = [[none; 2]; BATCH];
+        let size = places.as_ref().map_or(0, |places| places.size.min(DATAGRAM_BYTES));
+        for (slot, parts) in self.bytes.chunks_exact_mut(DATAGRAM_BYTES).zip(&mut parts).take(asked) {
+            parts[1] = part(&mut slot[size..]);
+        }
+        if let Some(Places { bytes, size }) = places {
+            for (place, parts) in bytes.chunks_exact_mut(size).zip(&mut parts).take(asked) {
+                parts[0] = part(place);
+            }
+        }
         // SAFETY: zero bytes are a valid address of no family.
         let mut senders: [sockaddr_storage; BATCH] = unsafe { zeroed() };
         let mut controls = [Control([0; 32]); BATCH];
         // SAFETY: zero bytes are a valid header without buffers.
         let mut headers: [mmsghdr; BATCH] = unsafe { zeroed() };
-        if has_pieces {
-            for (header, control) in headers.iter_mut().zip(&mut controls) {
-                header.msg_hdr.msg_control = control.0.as_mut_ptr().cast();
-                header.msg_hdr.msg_controllen = control.0.len();
+        for (at, header) in headers.iter_mut().enumerate().take(asked) {
+            header.msg_hdr.msg_iov = parts[at].as_mut_ptr();
+            header.msg_hdr.msg_iovlen = parts[at].len();
+            if has_pieces {
+                header.msg_hdr.msg_control = controls[at].0.as_mut_ptr().cast();
+                header.msg_hdr.msg_controllen = controls[at].0.len();
             }
-        }
-        for ((header, part), sender) in headers.iter_mut().zip(&mut parts).zip(&mut senders) {
-            header.msg_hdr.msg_iov = part;
-            header.msg_hdr.msg_iovlen = 1;
-            if names_senders {
-                header.msg_hdr.msg_name = std::ptr::from_mut(sender).cast();
-                header.msg_hdr.msg_namelen = size_of::<sockaddr_storage>() as socklen_t;
-            }
+            header.msg_hdr.msg_name = (&raw mut senders[at]).cast();
+            header.msg_hdr.msg_namelen = size_of::<sockaddr_storage>() as socklen_t;
         }
         // SAFETY: the headers name buffers and addresses that live until the call returns, with their sizes.
         let count = unsafe {
             let (headers, none) = (headers.as_mut_ptr(), std::ptr::null_mut());
-            libc::recvmmsg(socket.as_raw_fd(), headers, BATCH as c_uint, libc::MSG_DONTWAIT, none)
+            libc::recvmmsg(socket.as_raw_fd(), headers, asked as c_uint, libc::MSG_DONTWAIT, none)
         };
         let Ok(count) = usize::try_from(count) else {
             let error = Error::last_os_error();

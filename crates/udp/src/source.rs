@@ -1,19 +1,24 @@
 //! The source: takes the datagrams of a port, and makes messages of them.
 
 use crate::framing::{Beamport, Cut, Ess, Framing, Geb, Hadaq, Number, Raw, Read, Stamp, nearest};
-use crate::limits::{ESS_QUEUES, FILE_PAUSE, IDLE_PAUSE, LIVES_MAX, STEP_DATAGRAMS};
+use crate::limits::{
+    ALIKE, BATCH as DATAGRAMS, ESS_QUEUES, FILE_PAUSE, FULL_PAUSE, IDLE_PAUSE, LIVES_MAX, STEP_DATAGRAMS, STRANGERS,
+    STRANGERS_BYTES,
+};
 use crate::numbers::{Lost, Numbers, Sign};
 use crate::section::{FramingWord, Plan};
-use crate::socket::{self, Batch};
+use crate::socket::{self, Batch, Places};
 use crate::throttle::Control;
 use crate::zero::ZeroWord;
-use flow::{Fault, Outlet, Pushed, Resume, Source, Step};
+use flow::{Fault, Outlet, Pushed, Resume, Room, Source, Step};
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::net::UdpSocket;
+use std::net::{IpAddr, UdpSocket};
+use std::ops::{Range, RangeInclusive};
 use std::os::fd::{AsRawFd as _, RawFd};
-use store::Meta;
+use std::time::Duration;
+use store::{Meta, Received};
 
 thread_local! {
     /// Sources of one thread use it in turns.
@@ -54,8 +59,11 @@ impl Source for Udp {
     }
 
     fn descriptor(&self) -> Option<RawFd> {
-        // While data come, the time alone wakes it: many datagrams are then read at once.
-        self.open.as_ref().filter(|open| open.is_idle).map(|open| open.socket.as_raw_fd())
+        self.open.as_ref().map(|open| open.socket.as_raw_fd())
+    }
+
+    fn pause(&self) -> Duration {
+        Duration::from_nanos(self.plan.drain.unsigned_abs())
     }
 }
 
@@ -73,8 +81,132 @@ struct Open {
     fill: f64,
     /// Messages of one datagram.
     cuts: Vec<Cut>,
-    /// The last look found nothing.
-    is_idle: bool,
+    sizes: Sizes,
+    /// Datagrams that the next call asks for.
+    asked: usize,
+    later: Later,
+    /// A message found no room in this step.
+    is_full: bool,
+    strangers: Strangers,
+    /// There was no room the last time.
+    is_without_room: bool,
+}
+
+/// The sizes of the datagrams of a port, by which it is decided where they are received.
+#[derive(Default)]
+struct Sizes {
+    /// Bytes of a place in stream memory.
+    place: usize,
+    /// Datagrams that fill three quarters of such a place at least, one behind the other.
+    alike: usize,
+}
+
+impl Sizes {
+    /// Bytes of the places that datagrams are received into; `None`: into the memory of the batch, from which messages
+    /// are copied, because places of one size would waste the memory of the stream.
+    fn place(&self) -> Option<usize> {
+        (self.alike >= ALIKE).then_some(self.place)
+    }
+
+    fn note(&mut self, length: usize) {
+        if length <= self.place && length >= self.place / 4 * 3 {
+            self.alike = self.alike.saturating_add(1);
+        } else {
+            // The store begins messages on multiples of 64 bytes.
+            *self = Self { place: length.next_multiple_of(64).max(64), alike: 0 };
+        }
+    }
+}
+
+/// Messages that cannot stay where they were received, because they do not begin on multiples of 8 bytes of stream
+/// memory or were larger than their place: they are appended behind the others.
+#[derive(Default)]
+struct Later {
+    /// The numbering and what is known of each; none: it is no message to be appended.
+    messages: Vec<Option<(u8, Meta)>>,
+    /// Where the bytes of each are.
+    ranges: Vec<Range<usize>>,
+    bytes: Vec<u8>,
+}
+
+impl Later {
+    fn add(&mut self, head: &[u8], payload: &[u8]) {
+        let begin = self.bytes.len();
+        self.bytes.extend_from_slice(head);
+        self.bytes.extend_from_slice(payload);
+        self.ranges.push(begin..self.bytes.len());
+    }
+}
+
+/// Foreign datagrams to be set aside at the end of the step, and how many were of each reason.
+#[derive(Default)]
+struct Strangers {
+    kept: Vec<(&'static str, String, Vec<u8>)>,
+    counts: BTreeMap<&'static str, usize>,
+    /// Bytes of all that were set aside.
+    bytes: usize,
+}
+
+impl Strangers {
+    /// Keeps a datagram, if it is one of the first of its reason.
+    fn keep(&mut self, reason: &'static str, sender: Option<IpAddr>, datagram: &[u8]) {
+        let count = self.counts.entry(reason).or_default();
+        if *count >= STRANGERS || self.bytes + datagram.len() > STRANGERS_BYTES {
+            return;
+        }
+        *count += 1;
+        self.bytes += datagram.len();
+        let from = sender.map_or(String::new(), |sender| format!(" from {sender}"));
+        self.kept.push((reason, format!("a datagram of {} bytes{from}", datagram.len()), datagram.to_vec()));
+    }
+}
+
+/// An account of missing and refused messages.
+trait Account {
+    fn origin(&mut self, name: &str) -> Result<u32, Fault>;
+    fn missing(&mut self, row: u32, n: RangeInclusive<u64>, times: RangeInclusive<i64>, why: &str)
+    -> Result<(), Fault>;
+    fn count(&mut self, row: u32, what: &str, n: u64) -> Result<(), Fault>;
+}
+
+impl Account for dyn Outlet + '_ {
+    fn origin(&mut self, name: &str) -> Result<u32, Fault> {
+        Outlet::origin(self, name)
+    }
+
+    fn missing(
+        &mut self,
+        row: u32,
+        n: RangeInclusive<u64>,
+        times: RangeInclusive<i64>,
+        why: &str,
+    ) -> Result<(), Fault> {
+        Outlet::missing(self, row, n, times, why)
+    }
+
+    fn count(&mut self, row: u32, what: &str, n: u64) -> Result<(), Fault> {
+        Outlet::count(self, row, what, n)
+    }
+}
+
+impl Account for Room<'_> {
+    fn origin(&mut self, name: &str) -> Result<u32, Fault> {
+        Room::origin(self, name)
+    }
+
+    fn missing(
+        &mut self,
+        row: u32,
+        n: RangeInclusive<u64>,
+        times: RangeInclusive<i64>,
+        why: &str,
+    ) -> Result<(), Fault> {
+        Room::missing(self, row, n, times, why)
+    }
+
+    fn count(&mut self, row: u32, what: &str, n: u64) -> Result<(), Fault> {
+        Room::count(self, row, what, n)
+    }
 }
 
 /// The counter of the kernel.
@@ -119,6 +251,7 @@ impl Open {
         let cannot = |error: std::io::Error| {
             let fault = Fault::io(format!("source `{}` cannot listen at {}", plan.name, plan.listen), &error);
             match error.kind() {
+                _ if error.raw_os_error() == Some(libc::ENODEV) => fault.hint("`ip link` lists the interfaces"),
                 std::io::ErrorKind::AddrInUse => {
                     fault.hint("each source needs a port of its own; `ss -ulpn` lists them")
                 }
@@ -151,12 +284,31 @@ impl Open {
             FramingWord::Hadaq => Box::new(Hadaq::new(next(0))),
             FramingWord::Raw => Box::new(Raw(plan.schema)),
         };
-        let (cuts, fill) = (Vec::new(), 0.0);
-        Ok(Self { socket, counter, books, stamped, trouble, framing, throttle, cuts, fill, is_idle: false })
+        let (cuts, sizes, later, strangers) = Default::default();
+        Ok(Self {
+            socket,
+            counter,
+            books,
+            stamped,
+            trouble,
+            framing,
+            throttle,
+            fill: 0.0,
+            cuts,
+            sizes,
+            asked: 1,
+            later,
+            is_full: false,
+            strangers,
+            is_without_room: false,
+        })
     }
 
     fn step(&mut self, plan: &Plan, now: i64, out: &mut dyn Outlet) -> Result<Step, Fault> {
         let taken = BATCH.with_borrow_mut(|batch| self.receive(batch, plan, now, out))?;
+        for (reason, text, datagram) in self.strangers.kept.drain(..) {
+            out.aside(reason, &text, now, &datagram);
+        }
         let stream = self.framing.stream();
         let held = self.throttle.as_mut().and_then(|throttle| throttle.step(stream, now, out));
         let since = now.saturating_sub(self.counter.read);
@@ -170,14 +322,14 @@ impl Open {
                 self.file(at, out)?;
             }
         }
-        self.is_idle = taken == 0;
         if taken >= STEP_DATAGRAMS {
             return Ok(Step::Again);
         }
-        let pause = match (self.is_idle, self.books.iter().filter_map(|books| books.numbers.due()).min()) {
-            (false, _) => plan.drain,
-            (true, Some(due)) => due.saturating_sub(now).clamp(FILE_PAUSE, IDLE_PAUSE),
-            (true, None) => IDLE_PAUSE,
+        let pause = match self.books.iter().filter_map(|books| books.numbers.due()).min() {
+            // No descriptor wakes it then.
+            _ if self.is_full => FULL_PAUSE,
+            Some(due) => due.saturating_sub(now).clamp(FILE_PAUSE, IDLE_PAUSE),
+            None => IDLE_PAUSE,
         };
         let pause = held.map_or(pause, |held| pause.min(held));
         Ok(Step::At(now.saturating_add(pause)))
@@ -198,36 +350,177 @@ impl Open {
     /// Takes what the socket has; how many datagrams.
     fn receive(&mut self, batch: &mut Batch, plan: &Plan, now: i64, out: &mut dyn Outlet) -> Result<usize, Fault> {
         let mut taken = 0;
+        self.is_full = false;
         while taken < STEP_DATAGRAMS {
-            let cannot = |error| Fault::io(format!("cannot read from {}", plan.listen), &error);
-            let count = batch.receive(&self.socket, !plan.allow.is_empty(), plan.gro).map_err(cannot)?;
-            for at in 0..count {
-                let may_send = |sender| plan.allow.iter().any(|network| network.has(sender));
-                if !plan.allow.is_empty() && !batch.sender(at).is_some_and(may_send) {
-                    self.books[0].refuse("sender", out)?;
-                    taken += 1;
-                    continue;
-                }
-                for datagram in batch.datagrams(at) {
-                    self.take(datagram, plan, now, out)?;
-                    taken += 1;
-                }
-            }
+            let in_place = match self.sizes.place().filter(|_| !self.is_without_room) {
+                Some(size) => self.receive_in_place(batch, size, plan, now, out)?,
+                None => None,
+            };
+            let (count, of_batch) = match in_place {
+                Some(counts) => counts,
+                None => self.receive_aside(batch, plan, now, out)?,
+            };
+            taken += of_batch;
             if !batch.was_full(count) {
+                // Room that is reserved in vain may cost the end of a segment.
+                self.asked = (count + 1).clamp(1, DATAGRAMS);
                 break;
             }
+            self.asked = (2 * self.asked).min(DATAGRAMS);
         }
         Ok(taken)
     }
 
-    /// Takes a datagram.
-    fn take(&mut self, datagram: &[u8], plan: &Plan, now: i64, out: &mut dyn Outlet) -> Result<(), Fault> {
-        let books = &mut self.books[0];
-        books.datagrams += 1;
-        books.bytes += datagram.len() as u64;
-        let mut cuts = std::mem::take(&mut self.cuts);
+    /// Receives into stream memory, so that payloads are not copied: how many places and datagrams; `None`: there is no
+    /// room.
+    fn receive_in_place(
+        &mut self,
+        batch: &mut Batch,
+        size: usize,
+        plan: &Plan,
+        now: i64,
+        out: &mut dyn Outlet,
+    ) -> Result<Option<(usize, usize)>, Fault> {
+        let Some(mut room) = out.room(size * self.asked)? else {
+            self.is_without_room = true;
+            return Ok(None);
+        };
+        let places = Places { bytes: room.rest().1, size };
+        let count = batch.receive(&self.socket, Some(places), self.asked, plan.gro);
+        let count = count.map_err(|error| cannot_read(plan, &error))?;
+        let mut taken = 0;
+        for at in 0..count {
+            taken += self.take_in_place(batch, (at, size), plan, now, &mut room)?;
+        }
+        self.append_later(out)?;
+        Ok(Some((count, taken)))
+    }
+
+    /// Takes what was received in place `at` of those of `size` bytes: how many datagrams.
+    fn take_in_place(
+        &mut self,
+        batch: &mut Batch,
+        (at, size): (usize, usize),
+        plan: &Plan,
+        now: i64,
+        room: &mut Room<'_>,
+    ) -> Result<usize, Fault> {
+        let mut taken = 0;
+        let (place, length) = (at * size, batch.length(at));
+        self.sizes.note(length);
+        // A commit takes bytes up to a multiple of 8, and with them the beginning of a next datagram elsewhere.
+        let is_apart = length > size || batch.datagrams(at).any(|part| !part.start.is_multiple_of(8));
+        if length > size {
+            let (base, bytes) = room.rest();
+            batch.complete(at, &bytes[place - base..][..size]);
+        }
+        for part in batch.datagrams(at) {
+            taken += 1;
+            let (base, bytes) = room.rest();
+            let datagram = match length > size {
+                true => &batch.bytes(at)[part.clone()],
+                false => &bytes[place + part.start - base..][..part.len()],
+            };
+            if !may_send(batch, at, plan) {
+                self.strangers.keep("sender", batch.sender(at), datagram);
+                self.books[0].refuse("sender", room)?;
+                continue;
+            }
+            let mut cuts = std::mem::take(&mut self.cuts);
+            let read = self.cut(datagram, batch.sender(at), &mut cuts);
+            let is_unfit = |cut: &Cut| !cut.payload.start.is_multiple_of(8);
+            if is_apart || !self.framing.head().is_empty() || cuts.iter().any(is_unfit) {
+                for cut in &cuts {
+                    self.later.add(self.framing.head(), &datagram[cut.payload.clone()]);
+                }
+                for cut in &cuts {
+                    let message = self.message(cut, plan, now, room)?;
+                    self.later.messages.push(message.map(|meta| (cut.queue, meta)));
+                }
+            } else {
+                for cut in &cuts {
+                    if let Some(meta) = self.message(cut, plan, now, room)? {
+                        let Range { start, end } = cut.payload;
+                        let first = place + part.start;
+                        let received = Received { crc: cut.crc, arrival: None };
+                        let pushed = room.commit(&meta, first + start..first + end, received)?;
+                        self.look(cut.queue, pushed, &meta, room)?;
+                    }
+                }
+            }
+            self.cuts = cuts;
+            self.note(read, plan, now, room)?;
+        }
+        Ok(taken)
+    }
+
+    /// Appends the messages that could not stay where they were received.
+    fn append_later(&mut self, out: &mut dyn Outlet) -> Result<(), Fault> {
+        let mut later = std::mem::take(&mut self.later);
+        for (message, range) in later.messages.drain(..).zip(later.ranges.drain(..)) {
+            if let Some((queue, meta)) = message {
+                let pushed = out.push(&meta, &later.bytes[range])?;
+                self.look(queue, pushed, &meta, out)?;
+            }
+        }
+        later.bytes.clear();
+        self.later = later;
+        Ok(())
+    }
+
+    /// Receives into the memory of the batch, and copies messages into the stream: how many places and datagrams.
+    fn receive_aside(
+        &mut self,
+        batch: &mut Batch,
+        plan: &Plan,
+        now: i64,
+        out: &mut dyn Outlet,
+    ) -> Result<(usize, usize), Fault> {
+        let count = batch.receive(&self.socket, None, self.asked, plan.gro);
+        let count = count.map_err(|error| cannot_read(plan, &error))?;
+        let mut taken = 0;
+        for at in 0..count {
+            self.sizes.note(batch.length(at));
+            for part in batch.datagrams(at) {
+                taken += 1;
+                if !may_send(batch, at, plan) {
+                    self.books[0].refuse("sender", out)?;
+                    self.strangers.keep("sender", batch.sender(at), &batch.bytes(at)[part]);
+                    continue;
+                }
+                let datagram = &batch.bytes(at)[part];
+                let mut cuts = std::mem::take(&mut self.cuts);
+                let read = self.cut(datagram, batch.sender(at), &mut cuts);
+                for cut in &cuts {
+                    if let Some(meta) = self.message(cut, plan, now, out)? {
+                        let pushed = out.push_parts(&meta, &[self.framing.head(), &datagram[cut.payload.clone()]])?;
+                        self.is_without_room = pushed == Pushed::Full;
+                        self.look(cut.queue, pushed, &meta, out)?;
+                    }
+                }
+                self.cuts = cuts;
+                self.note(read, plan, now, out)?;
+            }
+        }
+        Ok((count, taken))
+    }
+
+    /// Cuts a datagram.
+    fn cut(&mut self, datagram: &[u8], sender: Option<IpAddr>, cuts: &mut Vec<Cut>) -> Read {
+        self.books[0].datagrams += 1;
+        self.books[0].bytes += datagram.len() as u64;
         cuts.clear();
-        match self.framing.cut(datagram, &mut cuts) {
+        let read = self.framing.cut(datagram, cuts);
+        if let Read::Refused { reason, .. } = read {
+            self.strangers.keep(reason, sender, datagram);
+        }
+        read
+    }
+
+    /// Notes what a datagram is beside the messages in it.
+    fn note(&mut self, read: Read, plan: &Plan, now: i64, out: &mut (impl Account + ?Sized)) -> Result<(), Fault> {
+        let books = &mut self.books[0];
+        match read {
             Read::Whole => {}
             Read::Refused { reason, is_damaged } => {
                 books.refuse(reason, out)?;
@@ -248,34 +541,40 @@ impl Open {
                 },
             },
         }
-        for cut in &cuts {
-            self.message(cut, &datagram[cut.payload.clone()], plan, now, out)?;
-        }
-        self.cuts = cuts;
         Ok(())
     }
 
-    /// Appends a message, if it is one.
-    fn message(&mut self, cut: &Cut, payload: &[u8], plan: &Plan, now: i64, out: &mut dyn Outlet) -> Result<(), Fault> {
+    /// What is known of a message, if it is one to be appended.
+    fn message(
+        &mut self,
+        cut: &Cut,
+        plan: &Plan,
+        now: i64,
+        out: &mut (impl Account + ?Sized),
+    ) -> Result<Option<Meta>, Fault> {
         let at = self.numbering(cut.queue, plan, now);
         let books = &mut self.books[at];
-        let Some(time) = self.stamped.time_of(cut.stamp, plan, now)? else { return books.refuse("time", out) };
+        let Some(time) = self.stamped.time_of(cut.stamp, plan, now)? else {
+            return books.refuse("time", out).map(|()| None);
+        };
         let number = match cut.number {
             Number::Arrival => books.numbers.count(),
             Number::Board { number, mark } => {
                 let mut sign = books.numbers.take(number, mark, time, now);
-                if sign == Sign::Restart {
-                    if !books.restart(out)? {
-                        return books.refuse("restart", out);
-                    }
+                if sign == Sign::Restart && books.restart(out)? {
                     sign = books.numbers.take(number, mark, time, now);
                 }
-                match sign {
-                    Sign::Duplicate => return books.refuse("duplicate", out),
-                    Sign::Late | Sign::Restart => return books.refuse("late", out),
-                    Sign::Ahead => return books.refuse("ahead", out),
-                    Sign::New => number,
+                let reason = match sign {
+                    Sign::New => None,
+                    Sign::Duplicate => Some("duplicate"),
+                    Sign::Late => Some("late"),
+                    Sign::Ahead => Some("ahead"),
+                    Sign::Restart => Some("restart"),
+                };
+                if let Some(reason) = reason {
+                    return books.refuse(reason, out).map(|()| None);
                 }
+                number
             }
         };
         if books.numbers.closes() {
@@ -286,10 +585,19 @@ impl Open {
         }
         let books = &mut self.books[at];
         let origin = books.row(out)?;
-        let meta = Meta { source_time: time, origin, origin_seq: number, schema: cut.schema, flags: cut.flags };
-        if out.push_parts(&meta, &[self.framing.head(), payload])? == Pushed::Full {
-            // The board does not wait: the next datagram would be lost in its place.
-            out.missing(origin, number..=number, time..=time, "full")?;
+        Ok(Some(Meta { source_time: time, origin, origin_seq: number, schema: cut.schema, flags: cut.flags }))
+    }
+
+    /// Counts a message for which there was no room.
+    fn look(&mut self, queue: u8, pushed: Pushed, meta: &Meta, out: &mut (impl Account + ?Sized)) -> Result<(), Fault> {
+        if pushed == Pushed::Taken {
+            return Ok(());
+        }
+        // The board does not wait: the next datagram would be lost in its place.
+        self.is_full = true;
+        let (number, time) = (meta.origin_seq, meta.source_time);
+        out.missing(meta.origin, number..=number, time..=time, "full")?;
+        if let Some(books) = self.books.iter_mut().find(|books| books.queue == queue) {
             books.count("full", 1);
         }
         Ok(())
@@ -305,12 +613,21 @@ impl Open {
 
     /// Puts lost numbers into the account. What the counts of the port have explained explains nothing in another
     /// numbering.
-    fn file(&mut self, at: usize, out: &mut dyn Outlet) -> Result<(), Fault> {
+    fn file(&mut self, at: usize, out: &mut (impl Account + ?Sized)) -> Result<(), Fault> {
         let spent = self.books[at].numbers.spent();
         let others = self.books.iter_mut().enumerate().filter(|(other, _)| *other != at);
         others.for_each(|(_, books)| books.numbers.spend(spent));
         self.books[at].file(out)
     }
+}
+
+fn cannot_read(plan: &Plan, error: &std::io::Error) -> Fault {
+    Fault::io(format!("cannot read from {}", plan.listen), error)
+}
+
+/// Whether the sender of a datagram may send.
+fn may_send(batch: &Batch, at: usize, plan: &Plan) -> bool {
+    plan.allow.is_empty() || batch.sender(at).is_some_and(|sender| plan.allow.iter().any(|network| network.has(sender)))
 }
 
 /// The name of the origin of a numbering: that of the source, and the number of the queue where it is not the first.
@@ -338,7 +655,7 @@ impl Books {
     }
 
     /// The row of the origin.
-    fn row(&mut self, out: &mut dyn Outlet) -> Result<u32, Fault> {
+    fn row(&mut self, out: &mut (impl Account + ?Sized)) -> Result<u32, Fault> {
         if let Some(row) = self.row {
             return Ok(row);
         }
@@ -350,7 +667,7 @@ impl Books {
     }
 
     /// Begins another life, whose numbers have another origin. False if there were too many.
-    fn restart(&mut self, out: &mut dyn Outlet) -> Result<bool, Fault> {
+    fn restart(&mut self, out: &mut (impl Account + ?Sized)) -> Result<bool, Fault> {
         if self.life >= LIVES_MAX {
             return Ok(false);
         }
@@ -364,7 +681,7 @@ impl Books {
     }
 
     /// Puts lost numbers into the account.
-    fn file(&mut self, out: &mut dyn Outlet) -> Result<(), Fault> {
+    fn file(&mut self, out: &mut (impl Account + ?Sized)) -> Result<(), Fault> {
         if self.lost.is_empty() {
             return Ok(());
         }
@@ -377,7 +694,7 @@ impl Books {
     }
 
     /// Counts a datagram that becomes no message.
-    fn refuse(&mut self, reason: &'static str, out: &mut dyn Outlet) -> Result<(), Fault> {
+    fn refuse(&mut self, reason: &'static str, out: &mut (impl Account + ?Sized)) -> Result<(), Fault> {
         let row = self.row(out)?;
         self.count(reason, 1);
         out.count(row, &format!("refused.{reason}"), 1)

@@ -2,7 +2,7 @@
 #![allow(missing_docs)]
 
 use flow::edge::SourcePlan;
-use flow::{Data, Intake, IntakeOptions, Step, ledger};
+use flow::{Data, Intake, IntakeOptions, Resume, Step, ledger};
 use serde_json::{Value, json};
 use std::any::Any;
 use std::net::{SocketAddr, UdpSocket};
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-use store::{Kind, Options, ReadOptions, Reader, crc32c};
+use store::{Kind, Options, ReadOptions, Reader, Start, WhenFull, crc32c};
 use wire::datagram::{Flag, Header, Type};
 
 /// A guard against hanging: nothing here takes ten seconds.
@@ -67,12 +67,11 @@ impl Lab {
     }
 
     fn start(&self) -> Intake {
-        self.start_with(64 << 20)
+        self.start_with(Options::memory(64 << 20))
     }
 
-    /// With so much memory.
-    fn start_with(&self, bytes: u64) -> Intake {
-        let options = IntakeOptions { stream: Options::memory(bytes), ahead_max: i64::MAX };
+    fn start_with(&self, stream: Options) -> Intake {
+        let options = IntakeOptions { stream, ahead_max: i64::MAX };
         Intake::start(&self.data, "d001", self.plan.build().unwrap(), &options, now()).unwrap()
     }
 
@@ -240,6 +239,53 @@ fn foreign_datagrams_are_counted_and_change_nothing() {
 }
 
 #[test]
+fn the_first_foreign_datagrams_of_each_reason_are_kept() {
+    let lab = Lab::new(&json!({"rate": 1}));
+    let mut intake = lab.start();
+    for number in 0..20 {
+        lab.send_numbers(number..number + 1);
+        lab.send_bytes(format!("hello {number}").as_bytes());
+        lab.send_bytes(&[number as u8; 100]);
+    }
+    let accounts = account_of(&lab, &mut intake, 20);
+    assert_eq!(accounts[0].refused, [("length".to_owned(), 20), ("magic".to_owned(), 20)].into());
+    let mut reader = lab.data.reader_early("d001.aside").unwrap();
+    let batch = reader.read(1000).unwrap();
+    let mut kept = vec![Vec::new(); 2];
+    for message in batch.iter() {
+        let aside = wire::bpas::read(message.payload).unwrap();
+        assert_eq!((aside.stage, message.entry.schema.as_text().as_str()), ("d001", "bpas"));
+        assert!(aside.text.ends_with("bytes from 127.0.0.1"), "{}", aside.text);
+        kept[usize::from(aside.reason == "magic")].push(aside.payload.to_vec());
+    }
+    let expected: Vec<Vec<u8>> = (0..16).map(|number| format!("hello {number}").into_bytes()).collect();
+    assert_eq!(kept[0], expected);
+    assert_eq!(kept[1], (0..16).map(|number| vec![number; 100]).collect::<Vec<_>>());
+}
+
+#[test]
+fn large_foreign_datagrams_are_kept_up_to_a_mebibyte() {
+    let lab = Lab::new(&json!({"rate": 1}));
+    let mut intake = lab.start();
+    for number in 0..20 {
+        lab.send_bytes(&[7; 60_000]);
+        lab.send_bytes(b"BPRT\x01\x40 and no header");
+        // The socket holds a few.
+        lab.send_numbers(number..number + 1);
+        run(&mut intake, |intake| intake.status()["next"] == number + 1);
+    }
+    account_of(&lab, &mut intake, 20);
+    let mut reader = lab.data.reader_early("d001.aside").unwrap();
+    let mut bytes = 0;
+    loop {
+        let batch = reader.read(1).unwrap();
+        let Some(message) = batch.iter().next() else { break };
+        bytes += message.payload.len();
+    }
+    assert!((900_000..1 << 20).contains(&bytes), "{bytes}");
+}
+
+#[test]
 fn a_number_far_ahead_is_refused_until_a_second_one_confirms_it() {
     let lab = Lab::new(&json!({"rate": 1}));
     let mut intake = lab.start();
@@ -302,6 +348,165 @@ fn units_of_geb_and_raw_datagrams_are_numbered_on_arrival() {
         lab.messages().into_iter().map(|message| message.1).collect::<Vec<_>>(),
         [b"any bytes".to_vec(), vec![]]
     );
+}
+
+/// Sends datagrams in one call, as segments of this many bytes.
+fn send_segments(address: SocketAddr, bytes: &[u8], size: usize) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let size = i32::try_from(size).unwrap();
+    // SAFETY: the value lives until the call returns, and has this length.
+    let set =
+        unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, (&raw const size).cast(), 4) };
+    assert_eq!(set, 0);
+    socket.send_to(bytes, address).unwrap();
+}
+
+/// Sizes for which datagrams are received into stream memory, then others, in turn.
+#[test]
+fn datagrams_of_any_size_arrive_whole() {
+    for gro in [false, true] {
+        let lab = Lab::with(&json!({"framing": "raw", "gro": gro}));
+        let mut intake = lab.start();
+        let mut sent = 0_u64;
+        for round in 0..3_usize {
+            let steady = [1000, 64, 3001][round];
+            let odd = [9000, 3, 0, 1001, 60_000, 64, 65, 1].into_iter().cycle().take(24);
+            let sizes: Vec<usize> = vec![steady; 150].into_iter().chain(odd).chain(vec![steady; 100]).collect();
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            let payload = |at: usize, size: usize| (0..size).map(|i| (i * 7 + at) as u8).collect::<Vec<u8>>();
+            // The receiver has many at once, and few.
+            for (part, sizes) in sizes.chunks([40, 7, 100][round]).enumerate() {
+                for (at, size) in sizes.iter().enumerate() {
+                    socket.send_to(&payload(part + at, *size), lab.address).unwrap();
+                }
+                sent += sizes.len() as u64;
+                run(&mut intake, |intake| intake.status()["next"] == sent);
+                let mut reader = lab.data.reader_early("d001").unwrap();
+                reader.seek(sent - sizes.len() as u64);
+                let batch = reader.read(1000).unwrap();
+                // A message that does not begin where stream memory allows it comes behind the others.
+                let mut came: Vec<(u64, Vec<u8>)> =
+                    batch.iter().map(|message| (message.entry.origin_seq, message.payload.to_vec())).collect();
+                came.sort();
+                let expected = sizes.iter().enumerate().map(|(at, size)| payload(part + at, *size));
+                assert!(came.into_iter().map(|one| one.1).eq(expected), "round {round}, part {part}");
+            }
+        }
+        let accounts = account_of(&lab, &mut intake, sent);
+        let [account] = accounts.as_slice() else { panic!("{accounts:#?}") };
+        assert_eq!((account.sent, account.appended, account.refused.len()), (sent, sent, 0));
+        assert!(account.closed, "{account:#?}");
+    }
+}
+
+/// Pieces that the kernel passes at once: of a multiple of 8 bytes, and of others.
+#[test]
+fn pieces_of_any_size_arrive_whole() {
+    for size in [64 + 8, 64 + 13, 64 + 800] {
+        let lab = Lab::with(&json!({"gro": true, "boards": {"rate": 1}}));
+        let mut intake = lab.start();
+        let whole = |number: u64| {
+            let payload: Vec<u8> = (0..size - 64).map(|i| i as u8 ^ number as u8).collect();
+            let header = Header {
+                flags: Flag::Epoch as u32,
+                timestamp: now() as u64,
+                sequence: number,
+                payload_bytes: payload.len() as u32,
+                payload_crc: crc32c(&payload),
+                schema: *b"test",
+                ..Header::default()
+            };
+            ([header.to_bytes(crc32c).as_slice(), &payload].concat(), payload)
+        };
+        let mut next = 0;
+        for _ in 0..100 {
+            let all: Vec<u8> = (next..next + 10).flat_map(|number| whole(number).0).collect();
+            send_segments(lab.address, &all, size);
+            next += 10;
+            if next % 50 == 0 {
+                run(&mut intake, |intake| intake.status()["next"] == next);
+            }
+        }
+        let accounts = account_of(&lab, &mut intake, next);
+        let [account] = accounts.as_slice() else { panic!("{accounts:#?}") };
+        assert_eq!((account.sent, account.appended, account.closed), (next, next, true));
+        let mut reader = lab.data.reader_early("d001").unwrap();
+        let batch = reader.read(2000).unwrap();
+        assert_eq!(batch.iter().count() as u64, next);
+        batch.iter().for_each(|message| assert!(message.payload == whole(message.entry.origin_seq).1, "{size}"));
+    }
+}
+
+/// A reader keeps the stream full: what comes is read, and counted by its number.
+#[test]
+fn messages_without_room_are_counted_by_their_numbers() {
+    for when_full in [WhenFull::Wait, WhenFull::DropNewest] {
+        let lab = Lab::new(&json!({"rate": 40000, "size": "1000 B"}));
+        let mut intake = lab.start_with(Options { when_full, ..Options::memory(1 << 20) });
+        let start = Start::New(0);
+        let kept = ReadOptions { name: "slow".to_owned(), kind: Kind::Counted, start, ..ReadOptions::default() };
+        let reader = lab.data.reader("d001", kept).unwrap();
+        // It fits in the buffer of the socket: nothing is lost before.
+        let truth = lab.send(Duration::from_millis(100));
+        assert_eq!(truth["sent"], 4000);
+        let accounts = account_of(&lab, &mut intake, 4000);
+        let [account] = accounts.as_slice() else { panic!("{accounts:#?}") };
+        assert_eq!((account.sent, account.closed, account.refused.len()), (4000, true, 0), "{when_full:?}");
+        assert!(account.appended > 100, "{account:#?}");
+        assert_eq!(account.lost, [("full".to_owned(), 4000 - account.appended)].into(), "{when_full:?}");
+        // Once there is room again, messages are appended again.
+        let count = reader.bounds().count;
+        reader.commit(count);
+        lab.send_numbers(4000..4010);
+        run(&mut intake, |intake| intake.writer().next_sequence() == count + 10);
+    }
+}
+
+#[test]
+fn datagrams_of_other_senders_are_counted() {
+    let lab = Lab::with(&json!({"allow": ["127.0.0.1", "10.0.0.0/8"], "boards": {"rate": 1}}));
+    let mut intake = lab.start();
+    let other = UdpSocket::bind("127.0.0.2:0").unwrap();
+    lab.send_numbers(0..3);
+    for number in 3..5 {
+        other.send_to(&datagram(Type::Data, number), lab.address).unwrap();
+    }
+    lab.send_numbers(3..6);
+    let accounts = account_of(&lab, &mut intake, 6);
+    let [account] = accounts.as_slice() else { panic!("{accounts:#?}") };
+    assert_eq!((account.sent, account.appended, sum(&account.lost)), (6, 6, 0));
+    assert_eq!(account.refused, [("sender".to_owned(), 2)].into());
+}
+
+#[test]
+fn datagrams_are_taken_from_one_interface() {
+    let lab = Lab::with(&json!({"interface": "lo", "boards": {"rate": 1}}));
+    let mut intake = lab.start();
+    lab.send_numbers(0..3);
+    let accounts = account_of(&lab, &mut intake, 3);
+    assert_eq!(accounts[0].appended, 3);
+
+    let lab = Lab::with(&json!({"interface": "beamport-none"}));
+    let mut source = lab.plan.build().unwrap();
+    let fault = source.start(now(), &Resume::default()).unwrap_err();
+    assert!(fault.to_string().contains("`ip link` lists the interfaces"), "{fault}");
+}
+
+/// The thread of a user without rights gets the buffer that the kernel allows everybody.
+#[test]
+fn a_buffer_that_the_kernel_does_not_give_is_a_warning_with_the_setting() {
+    let lab = Lab::with(&json!({"buffer": "1 GiB"}));
+    let plan = lab.plan.clone();
+    let thread = std::thread::spawn(move || {
+        // SAFETY: the calls take no pointer. They change this thread alone, unlike those of the C library.
+        unsafe { libc::syscall(libc::SYS_setresuid, -1, 65_534, -1) };
+        let mut source = plan.build().unwrap();
+        source.start(now(), &Resume::default()).unwrap();
+        source.trouble()
+    });
+    let trouble = thread.join().unwrap().expect("a warning").to_string();
+    assert!(trouble.contains("source `d001` has a socket buffer of"), "{trouble}");
+    assert!(trouble.contains("sysctl -w net.core.rmem_max=1073741824"), "{trouble}");
 }
 
 #[test]
@@ -382,7 +587,7 @@ fn a_board_pauses_before_memory_is_full() {
         let keys = json!({"throttle": {"to": format!("{scheme}://{to}"), "high": 0.5},
                           "boards": {"rate": 2000, "size": "1000 B"}});
         let lab = Lab::with(&keys);
-        let mut intake = lab.start_with(2 << 20);
+        let mut intake = lab.start_with(Options::memory(2 << 20));
         let mut reader = lab.counted();
         let dead = |intake: &Intake| intake.status()["dead_time"].as_f64().unwrap();
         let ended = AtomicU32::new(0);
@@ -430,7 +635,7 @@ fn frames_of_a_throttle_name_the_detector_and_the_fill() {
     control.set_nonblocking(true).unwrap();
     let to = format!("udp://{}", control.local_addr().unwrap());
     let lab = Lab::with(&json!({"throttle": {"to": to, "high": 0.5, "low": 0.25}}));
-    let mut intake = lab.start_with(1 << 20);
+    let mut intake = lab.start_with(Options::memory(1 << 20));
     let mut reader = lab.counted();
     let mut frames = Vec::new();
     let hear = |frames: &mut Vec<(u16, u64, u32)>| {

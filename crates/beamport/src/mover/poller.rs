@@ -1,7 +1,8 @@
-//! Descriptors of many sources in one wait: epoll, with one shot for each arming.
+//! Descriptors of many sources in one wait: epoll, with one shot for each arming, or until it is removed.
 //!
-//! Constraints: a descriptor is armed again after each step of its source, so a source may close it and open another of the
-//! same number, and one that is not armed costs nothing while it stays readable. A timeout is exact to the clock of the
+//! Constraints: a descriptor of one shot is armed again after each step of its source, so a source may close it and
+//! open another of the same number, and one that is not armed costs nothing while it stays readable. One that is kept
+//! costs no system call for a step. A timeout is exact to the clock of the
 //! machine, not to a millisecond: the wait itself is that of `ppoll` on the epoll descriptor.
 //!
 //! Failure behaviour: what cannot be polled, such as a regular file, is never ready; its source is stepped at its times.
@@ -54,9 +55,9 @@ impl Poller {
         if answer < 0 { Err(Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Arms a descriptor: it is reported once when it is readable.
-    pub(super) fn arm(&self, at: usize, fd: RawFd) {
-        let events = (libc::EPOLLIN | libc::EPOLLONESHOT) as u32;
+    /// Arms a descriptor: it is reported when it is readable, once or, if `is_kept`, until it is removed.
+    pub(super) fn arm(&self, at: usize, fd: RawFd, is_kept: bool) {
+        let events = if is_kept { libc::EPOLLIN } else { libc::EPOLLIN | libc::EPOLLONESHOT } as u32;
         // It is not in the set where it is new, or another file has its number now.
         if self.control(libc::EPOLL_CTL_MOD, fd, events, at as u64).is_err() {
             let _ = self.control(libc::EPOLL_CTL_ADD, fd, events, at as u64);

@@ -3,8 +3,10 @@
 //! Constraints: nothing slow happens in the thread, since other sources would wait for it. A source starts in a short-lived
 //! thread beside it, and the stream of a source that failed is closed in one; how many there are at once is limited. The
 //! receiver waits at one place for the descriptors of all its sources and for the earliest time that one of them is due, and
-//! a round costs nothing for sources that have nothing to do. A source without room is due when a reader of its stream or
-//! the disk has moved on; meanwhile its descriptor is not polled, because it stays readable.
+//! a round costs nothing for sources that have nothing to do. Where all its sources name a pause between two wakes by
+//! descriptors, the thread sleeps that long after each wake: data of many sockets are then taken in one round. A source
+//! without room is due when a reader of its stream or the disk has moved on; meanwhile its descriptor is not polled,
+//! because it stays readable.
 //!
 //! The frontier of a source advances in its steps. Where a merge or a worker reads its stream, and while a run waits to be
 //! sealed, a source is stepped at least every [`PACE`], however long it would rest.
@@ -223,6 +225,9 @@ pub(super) struct Receiver {
     /// Sources to be started once there is a thread for them.
     queue: VecDeque<usize>,
     poller: Poller,
+    /// Least time between two wakes by descriptors, and when the last one was.
+    pause: Duration,
+    woken: Instant,
     /// Raised to make the thread look around.
     wake: Arc<File>,
     done: (Sender<Done>, Inbox<Done>),
@@ -255,6 +260,8 @@ impl Receiver {
             ready: Vec::new(),
             queue: VecDeque::new(),
             poller: Poller::new(wake)?,
+            pause: Duration::ZERO,
+            woken: Instant::now(),
             wake: wake.clone(),
             done: channel(),
             beside: 0,
@@ -328,6 +335,11 @@ impl Receiver {
                 source.handle.publish_view((&intake).into());
                 source.state = State::Up(Box::new(Running::new(intake)));
                 self.schedule(at);
+                let pauses = self.sources.iter().filter_map(|source| match &source.state {
+                    State::Up(running) => Some(running.intake.pause()),
+                    State::Down(_) | State::Changing => None,
+                });
+                self.pause = pauses.min().unwrap_or_default();
             }
             Some(Err(fault)) => {
                 source.handle.fail(fault);
@@ -451,13 +463,16 @@ impl Receiver {
             true => self.blocked.insert(at),
             false => self.blocked.remove(&at),
         };
-        if let Some(known) = running.descriptor.filter(|known| Some(*known) != descriptor) {
+        let known = running.descriptor.filter(|known| Some(*known) != descriptor);
+        if let Some(known) = known {
             self.poller.remove(known);
         }
-        running.descriptor = descriptor;
-        if let Some(descriptor) = descriptor {
-            self.poller.arm(at, descriptor);
+        // One that is kept is in the set already.
+        let is_kept = !running.intake.pause().is_zero();
+        if let Some(descriptor) = descriptor.filter(|_| !is_kept || running.descriptor != descriptor) {
+            self.poller.arm(at, descriptor, is_kept);
         }
+        running.descriptor = descriptor;
         self.schedule(at);
     }
 
@@ -477,9 +492,18 @@ impl Receiver {
         if !self.blocked.is_empty() {
             left = Some(left.map_or(ROOM_LOOK, |left| left.min(ROOM_LOOK)));
         }
+        let pause = self.pause.saturating_sub(now.saturating_duration_since(self.woken));
+        let pause = left.map_or(pause, |left| pause.min(left));
+        if !pause.is_zero() {
+            std::thread::sleep(pause);
+            left = left.map(|left| left.saturating_sub(pause));
+        }
         if self.poller.wait(left, polled) {
             let asked = self.sources.iter().enumerate().filter(|(_, source)| source.handle.has_orders());
             self.ready.extend(asked.filter(|(_, source)| matches!(source.state, State::Up(_))).map(|(at, _)| at));
+        }
+        if !polled.is_empty() {
+            self.woken = Instant::now();
         }
         for Ready { at, is_broken } in polled.drain(..) {
             if let State::Up(running) = &mut self.sources[at].state {

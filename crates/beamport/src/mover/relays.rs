@@ -80,7 +80,7 @@ impl Running {
         handle.set_fault(relay.trouble());
         let Step::At(when) = step else { return Ok(()) };
         let pause = Duration::from_nanos(when.saturating_sub(now).max(0) as u64).min(most);
-        relay.rest(&mut |at, descriptor| poller.arm(at, descriptor))?;
+        relay.rest(&mut |at, descriptor| poller.arm(at, descriptor, false))?;
         poller.wait(Some(pause), ready);
         // A descriptor in an error state is ready again at once, and it is for the sink to see why.
         let is_broken = ready.iter().any(|ready| ready.is_broken);
@@ -178,7 +178,7 @@ mod tests {
         let mut poller = Poller::new(&wake).unwrap();
         let mut woken = |relay: &mut Relay, within: Duration| -> Vec<usize> {
             let mut ready = Vec::new();
-            relay.rest(&mut |at, descriptor| poller.arm(at, descriptor)).unwrap();
+            relay.rest(&mut |at, descriptor| poller.arm(at, descriptor, false)).unwrap();
             poller.wait(Some(within), &mut ready);
             let woken: Vec<usize> = ready.iter().map(|ready| ready.at).collect();
             woken.iter().for_each(|at| relay.woken(*at));

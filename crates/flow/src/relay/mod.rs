@@ -19,7 +19,8 @@ use crate::book::{Book, Keeps, newest_commit};
 use crate::commits::commits_of;
 use crate::data::{Data, aside_of, each_batch, unwritten};
 use crate::limits::{
-    BOOK_HISTORY_BYTES, RELAY_COMMIT_PAUSE, RELAY_GAPS_MAX, RELAY_INPUTS_MAX, RELAY_MARK_PAUSE, RELAY_ROOM_PAUSE,
+    ASIDE_BYTES, BOOK_HISTORY_BYTES, RELAY_COMMIT_PAUSE, RELAY_GAPS_MAX, RELAY_INPUTS_MAX, RELAY_MARK_PAUSE,
+    RELAY_ROOM_PAUSE,
 };
 use crate::live::{Confirmed, LiveSink, Refused};
 use crate::records::{Commit, Gap, Input};
@@ -189,7 +190,7 @@ impl Relay {
     /// What the stream of messages aside is like.
     fn like(&self) -> Like {
         let level = if self.is_on_disk() { Level::Disk } else { Level::Memory };
-        Like { level, clock: self.inputs[0].reader.header().clock }
+        Like { level, clock: self.inputs[0].reader.header().clock, bytes: ASIDE_BYTES }
     }
 
     /// An input survives a power cut: so does what is committed of it.

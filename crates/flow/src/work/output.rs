@@ -13,13 +13,14 @@ use super::source::Source;
 use super::{ENTRIES, Pending, Work, asked};
 use crate::aside::{self, Like, Unhandled};
 use crate::data::stream_fault;
+use crate::limits::ASIDE_BYTES;
 use crate::records::{BEYOND, Commit, Gap, reason_of};
 use crate::slot::{FILTERED, LOST, SAME, cut};
 use crate::{Fault, Passes};
 use serde_json::{Map, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use store::{Level, Missing, Stretch, Writer};
+use store::{Level, Missing, Options, Stretch, Writer};
 
 /// What came of a row of messages that are to be output.
 enum Rowed {
@@ -307,7 +308,8 @@ impl Work {
 
     /// What the stream of messages aside is like.
     pub(super) fn like(&self) -> Like {
-        Like { level: self.options.output.level, clock: self.options.output.clock }
+        let Options { level, clock, .. } = self.options.output;
+        Like { level, clock, bytes: ASIDE_BYTES }
     }
 
     /// Enters the messages of a block up to `end`, which are shown, into the account.

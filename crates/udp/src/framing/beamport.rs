@@ -36,6 +36,7 @@ impl Framing for Beamport {
                 stamp,
                 schema: SchemaId(header.schema),
                 flags: 0,
+                crc: Some(header.payload_crc),
                 payload: HEADER_BYTES..datagram.len(),
             }),
             Type::End | Type::Beat => return Read::Next(header.sequence, stamp),

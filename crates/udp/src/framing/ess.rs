@@ -58,6 +58,7 @@ impl Framing for Ess {
             stamp: Stamp::Epoch(time as i64),
             schema: SchemaId(ar51::ID),
             flags: 0,
+            crc: None,
             payload: 0..datagram.len(),
         });
         Read::Whole

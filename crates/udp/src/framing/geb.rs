@@ -29,6 +29,7 @@ impl Framing for Geb {
                 stamp,
                 schema: UNIT,
                 flags: 0,
+                crc: None,
                 payload: at..at + length,
             });
             at += length;

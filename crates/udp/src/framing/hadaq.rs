@@ -76,6 +76,7 @@ impl Framing for Hadaq {
                 stamp: Stamp::Arrival,
                 schema: SUB_EVENT,
                 flags: event.flags(),
+                crc: None,
                 payload,
             });
         }

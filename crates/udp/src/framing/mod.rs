@@ -52,6 +52,8 @@ pub(crate) struct Cut {
     pub(crate) schema: SchemaId,
     /// `store::flags` that the board gives it.
     pub(crate) flags: u16,
+    /// CRC-32C of its bytes, if it has been checked.
+    pub(crate) crc: Option<u32>,
     /// Its bytes in the datagram.
     pub(crate) payload: Range<usize>,
 }

@@ -1,0 +1,302 @@
+//! `beamport-bench udp`: datagrams of 120 boards into streams by `beamport up`, beside a bare program that takes the
+//! same datagrams from sockets of the same options with `recvmmsg` into one buffer, one after the other, with a sender
+//! of the same pace.
+//!
+//! Processor time is that of the receiving program alone: on two cores the sender sets the pace. After each round of
+//! ours the account of each stream must be what the sender sent, or the measurement fails.
+
+mod bare;
+mod sender;
+
+use super::epics::thousandth;
+use super::frames::stop;
+use super::measure::{Figure, Sample, Series, Unit, cpu_seconds_of};
+use super::place::{Folder, program, wrong};
+use super::store::alternate;
+use bare::Bare;
+use flow::{Data, Fault, ledger};
+use sender::Sender;
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use store::Reader;
+
+/// Boards, each with a port.
+const PORTS: usize = 120;
+/// The same to see that it works.
+const QUICK_PORTS: usize = 12;
+/// Buffer of each socket, bytes: the default of the instrument file.
+const BUFFER: i32 = 8 << 20;
+/// While data come, sockets are read at this interval: the default of the instrument file.
+const DRAIN: Duration = Duration::from_micros(200);
+/// Shared memory of a stream, MiB: its pages are used again after a lap.
+const RING_MIB: u64 = 8;
+/// Longest wait for a program that starts, or for datagrams that are in the sockets.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Nothing has come for so long: the sockets are empty.
+const STILL: Duration = Duration::from_millis(500);
+/// Pause between two looks.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// What is sent.
+#[derive(Clone, Copy, Debug)]
+struct Load {
+    /// Of a payload.
+    bytes: usize,
+    /// Datagrams that leave in one call, and arrive so.
+    together: usize,
+    /// Messages a second of all boards; none: as fast as the sender can.
+    rate: Option<f64>,
+}
+
+/// One row.
+struct Job {
+    what: &'static str,
+    load: Load,
+    must: f64,
+    aim: f64,
+}
+
+const JOBS: [Job; 4] = [
+    Job {
+        what: "8.8 kB plain: messages a CPU s",
+        load: Load { bytes: 8800, together: 1, rate: Some(60e3) },
+        must: 0.6,
+        aim: 0.8,
+    },
+    Job {
+        what: "8.8 kB with GRO: messages a CPU s",
+        load: Load { bytes: 8800, together: 7, rate: Some(60e3) },
+        must: 0.4,
+        aim: 0.6,
+    },
+    Job {
+        what: "528 B with GRO: messages a CPU s",
+        load: Load { bytes: 528, together: 64, rate: Some(400e3) },
+        must: 0.4,
+        aim: 0.6,
+    },
+    Job {
+        what: "8.8 kB as fast as the sender can: messages/s",
+        load: Load { bytes: 8800, together: 1, rate: None },
+        must: 0.9,
+        aim: 1.0,
+    },
+];
+
+/// Runs all rows; `tell` hears of each as it is done.
+pub(super) fn run(quick: bool, rounds: u32, tell: &mut dyn FnMut(&Figure)) -> Result<Vec<Figure>, Fault> {
+    let ours = program("beamport")?;
+    let ports = if quick { QUICK_PORTS } else { PORTS };
+    let mut figures = Vec::new();
+    for job in &JOBS {
+        let figure = job.row(&ours, ports, if quick { (0, 0.3) } else { (2, 3.0) }, rounds)?;
+        tell(&figure);
+        figures.push(figure);
+    }
+    Ok(figures)
+}
+
+impl Job {
+    /// The row: laps of the rings that are not counted, and seconds that are.
+    fn row(&self, program: &Path, ports: usize, (laps, seconds): (u64, f64), rounds: u32) -> Result<Figure, Fault> {
+        let (mut idle, mut lost, mut sent) = (Vec::new(), 0, 0);
+        let ours = || {
+            let mut up = Up::start(program, &self.load, ports)?;
+            idle.push(up.idle(seconds)?);
+            let (sample, truth) = self.round(&mut up, laps, seconds)?;
+            lost += up.end(&truth)?;
+            sent += truth.iter().sum::<u64>();
+            Ok(sample)
+        };
+        let limit = || {
+            let mut bare = Bare::start(self.load.bytes, self.load.together > 1, ports)?;
+            Ok(self.round(&mut bare, laps, seconds)?.0)
+        };
+        let (ours, limit) = alternate(rounds, ours, limit)?;
+        let idle = idle.iter().sum::<f64>() / idle.len().max(1) as f64 * 100.0;
+        let rate = match self.load.rate {
+            Some(rate) => format!("{} messages/s", rate as u64),
+            None => "as many as it can".to_owned(),
+        };
+        let together = self.load.together;
+        let gro = if together > 1 { "on" } else { "off" };
+        Ok(Figure {
+            name: format!("{ports} ports, {} / bare recvmmsg", self.what).into(),
+            conditions: format!(
+                "rounds of {seconds} s after {laps} laps of the rings; a thread of this program sends {rate} of {} B and \
+                 a header of 64 B by loopback, {together} a call; `gro` {gro}; ours into memory streams of {RING_MIB} \
+                 MiB, pages recycled, CRC and index in, `drain` and pause of the bare program {} us, buffers of 8 MiB; \
+                 CPU of the receiving program; each account is what was sent: {lost} of {sent} lost in all rounds of \
+                 ours; before the data, {ports} idle ports take {idle:.2} % of a core",
+                self.load.bytes,
+                DRAIN.as_micros(),
+            ),
+            unit: if self.load.rate.is_some() { Unit::ThousandsPerCpu } else { Unit::Thousands },
+            ours: Series { name: "beamport up", samples: ours },
+            limits: vec![Series { name: "bare recvmmsg", samples: limit }],
+            must: thousandth(self.must),
+            aim: thousandth(self.aim),
+        })
+    }
+
+    /// What is taken in the counted seconds, and how many messages each board has sent in all.
+    fn round(&self, taker: &mut dyn Taker, laps: u64, seconds: f64) -> Result<(Sample, Vec<u64>), Fault> {
+        let (sender, begin) = (Sender::start(self.load, taker.ports())?, Instant::now());
+        let first = laps * taker.ports().len() as u64 * (RING_MIB << 20) / self.load.bytes as u64;
+        while taker.count()? < first.max(1) {
+            if begin.elapsed() > PATIENCE {
+                return Err(Fault::new("bench: too few datagrams come", format!("{} of {first}", taker.count()?)));
+            }
+            std::thread::sleep(PAUSE);
+        }
+        let (count, cpu, begin) = (taker.count()?, taker.cpu_seconds()?, Instant::now());
+        std::thread::sleep(Duration::from_secs_f64(seconds));
+        let messages = taker.count()? - count;
+        let cpu_seconds = taker.cpu_seconds()? - cpu;
+        let seconds = begin.elapsed().as_secs_f64();
+        let truth = sender.stop()?;
+        Ok((Sample { seconds, cpu_seconds, bytes: messages * self.load.bytes as u64, messages }, truth))
+    }
+}
+
+/// A program, or a thread, that takes datagrams.
+trait Taker {
+    fn ports(&self) -> &[u16];
+    /// Messages so far.
+    fn count(&mut self) -> Result<u64, Fault>;
+    fn cpu_seconds(&self) -> Result<f64, Fault>;
+}
+
+/// Ports of UDP that nobody has now.
+fn free_ports(count: usize) -> Result<Vec<u16>, Fault> {
+    let sockets = (0..count).map(|_| UdpSocket::bind("127.0.0.1:0")).collect::<std::io::Result<Vec<_>>>();
+    let ports = sockets.and_then(|sockets| sockets.iter().map(|socket| Ok(socket.local_addr()?.port())).collect());
+    ports.map_err(wrong("no ports are free"))
+}
+
+/// `beamport up` of an instrument with the boards.
+struct Up {
+    child: Child,
+    folder: Folder,
+    data: Data,
+    ports: Vec<u16>,
+    readers: Vec<Reader>,
+    is_ended: bool,
+}
+
+/// Name of the source of a board.
+fn name(board: usize) -> String {
+    format!("d{board:03}")
+}
+
+impl Up {
+    fn start(program: &Path, load: &Load, ports: usize) -> Result<Self, Fault> {
+        let (folder, ports) = (Folder::in_memory()?, free_ports(ports)?);
+        let path = |name: &str| folder.path().join(name);
+        let mut text = String::from("instrument = \"bench\"\ndata = \"data\"\n");
+        for (board, port) in ports.iter().enumerate() {
+            text += &format!(
+                "\n[source.{}]\nkind = \"udp\"\nlisten = \"127.0.0.1:{port}\"\nframing = \"beamport\"\ngro = {}\n\
+                 level = \"memory\"\nlive = \"{RING_MIB} MiB\"\n",
+                name(board),
+                load.together > 1
+            );
+        }
+        std::fs::write(path("bench.toml"), text).map_err(wrong("the instrument file cannot be written"))?;
+        let log = std::fs::File::create(path("log")).map_err(wrong("the log cannot be written"))?;
+        let mut command = Command::new(program);
+        command.arg("up").arg(path("bench.toml")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        let child = command.spawn().map_err(wrong("beamport does not start"))?;
+        let data = Data::on_disk(path("data"));
+        let mut up = Self { child, folder, data, ports, readers: Vec::new(), is_ended: false };
+        let begin = Instant::now();
+        // A source has its port before it has an origin.
+        while up.readers.len() < up.ports.len() {
+            let (board, port) = (up.readers.len(), up.ports[up.readers.len()]);
+            match up.data.reader_early(&name(board)) {
+                Ok(reader) if UdpSocket::bind(("127.0.0.1", port)).is_err() => up.readers.push(reader),
+                _ if begin.elapsed() > PATIENCE => return Err(up.fault("does not open its ports", port)),
+                _ => {
+                    up.is_alive()?;
+                    std::thread::sleep(PAUSE);
+                }
+            }
+        }
+        Ok(up)
+    }
+
+    fn fault(&self, what: &str, cause: impl std::fmt::Display) -> Fault {
+        let log = std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
+        Fault::new(format!("bench: `beamport up` {what}"), cause).hint(log)
+    }
+
+    fn is_alive(&mut self) -> Result<(), Fault> {
+        match self.child.try_wait().map_err(wrong("beamport is not there"))? {
+            Some(status) => Err(self.fault("ended", status)),
+            None => Ok(()),
+        }
+    }
+
+    /// The share of a core that it takes while nothing comes, asked for so many seconds.
+    fn idle(&self, seconds: f64) -> Result<f64, Fault> {
+        // Its start is no rest.
+        std::thread::sleep(STILL);
+        let (cpu, begin) = (self.cpu_seconds()?, Instant::now());
+        std::thread::sleep(Duration::from_secs_f64(seconds));
+        Ok((self.cpu_seconds()? - cpu) / begin.elapsed().as_secs_f64())
+    }
+
+    /// Ends it, and compares its accounts with what was sent; the answer is how many messages were lost.
+    fn end(&mut self, truth: &[u64]) -> Result<u64, Fault> {
+        let begin = Instant::now();
+        let (mut known, mut since) = (self.count()?, begin);
+        while since.elapsed() < STILL && begin.elapsed() < PATIENCE {
+            std::thread::sleep(PAUSE);
+            let count = self.count()?;
+            if count != known {
+                (known, since) = (count, Instant::now());
+            }
+        }
+        sender::ends(&self.ports, truth)?;
+        // The reorder time, and a look at the socket behind it.
+        std::thread::sleep(STILL);
+        stop(&mut self.child)?;
+        self.is_ended = true;
+        let mut lost = 0;
+        for (board, sent) in truth.iter().enumerate() {
+            let (accounts, _) = ledger::entries(&self.data, &name(board))?;
+            let is_right = matches!(&accounts[..], [one] if one.sent == *sent && one.closed
+                && !one.lost.contains_key("unexplained"));
+            if !is_right {
+                return Err(self.fault("has a wrong account", format!("{sent} were sent: {accounts:?}")));
+            }
+            lost += accounts[0].lost.values().sum::<u64>();
+        }
+        Ok(lost)
+    }
+}
+
+impl Taker for Up {
+    fn ports(&self) -> &[u16] {
+        &self.ports
+    }
+
+    fn count(&mut self) -> Result<u64, Fault> {
+        self.is_alive()?;
+        Ok(self.readers.iter().map(|reader| reader.bounds().count).sum())
+    }
+
+    fn cpu_seconds(&self) -> Result<f64, Fault> {
+        cpu_seconds_of(self.child.id())
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        if !self.is_ended {
+            let _ = stop(&mut self.child);
+        }
+    }
+}
