@@ -712,3 +712,23 @@ fn boards_send_in_the_framing_of_their_source() {
         assert!(framing != "geb" || is_early, "{before} {:?}", messages.first());
     }
 }
+
+#[test]
+fn readouts_of_boards_are_accounted_for() {
+    let boards = json!({"rate": 10000, "size": "100 B", "duplicate": 0.1, "corrupt": 0.1});
+    let lab = Lab::with(&json!({"framing": "ess", "boards": boards}));
+    let mut intake = lab.start();
+    let (before, truth) = (now(), lab.send(Duration::from_millis(50)));
+    let count = |name: &str| truth[name].as_u64().unwrap();
+    run(&mut intake, |intake| intake.status()["datagrams"] == truth["datagrams"]);
+    let next = intake.status()["next"].as_u64().unwrap();
+    let accounts = account_of(&lab, &mut intake, next);
+    let account = &accounts[0];
+    assert_eq!(account.appended, count("sent") - count("corrupt"), "{account:#?}");
+    assert_eq!(account.refused["duplicate"], count("duplicate"));
+    assert_eq!(sum(&account.refused), count("duplicate") + count("corrupt"));
+    assert!(account.closed && account.lost.keys().eq(["damaged"]), "{account:#?}");
+    let messages = lab.messages();
+    assert!(messages.iter().all(|(_, payload)| wire::ar51::read(payload).unwrap().raw_data.len() == 132));
+    assert!(messages.iter().all(|(time, _)| (before - 1_000..now()).contains(time)));
+}

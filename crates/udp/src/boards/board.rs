@@ -2,6 +2,7 @@
 
 use super::dice::Dice;
 use super::keys::{Boards, Content};
+use crate::framing::ess;
 use crate::limits::{
     BATCH, COVERED, EVENTS_FRAME, FAULT_MAX, GEB_HEADER, HADAQ_ALIGN, HADAQ_HEADER, HADAQ_TRAILER, HADAQ_UNIT,
     HADAQ_WRAP, PAYLOAD_BYTES_MAX, POOL, STREAM_POOL,
@@ -314,7 +315,12 @@ impl Board {
                 let head_bytes = self.sub_event(number, &mut head, &mut payload);
                 return Slot { head, head_bytes, payload };
             }
-            FramingWord::Raw | FramingWord::Ess => return Slot { head, head_bytes: 0, payload },
+            FramingWord::Ess => {
+                let made = ess::header(number, stamp, payload.len());
+                head[..made.len()].copy_from_slice(&made);
+                return Slot { head, head_bytes: made.len(), payload };
+            }
+            FramingWord::Raw => return Slot { head, head_bytes: 0, payload },
         };
         let header = Header {
             kind: Type::Data,

@@ -69,6 +69,18 @@ impl Framing for Ess {
     }
 }
 
+/// The header, version 1, of a readout with this many bytes of data. `time`: of the pulse, ns since 1970 UTC.
+pub(crate) fn header(number: u64, time: u64, bytes: usize) -> [u8; 32] {
+    let mut header = [0; 32];
+    let mut put = |at: usize, part: &[u8]| header[at..at + part.len()].copy_from_slice(part);
+    put(1, b"\x01ESS");
+    put(6, &((32 + bytes) as u16).to_le_bytes());
+    put(10, &((time / 1_000_000_000) as u32).to_le_bytes());
+    put(14, &((time % 1_000_000_000 * ESS_TICKS / 1_000_000_000) as u32).to_le_bytes());
+    put(26, &(number as u32).to_le_bytes());
+    header
+}
+
 /// `N` bytes of a datagram; zeros where it has fewer.
 fn part<const N: usize>(datagram: &[u8], at: usize) -> [u8; N] {
     datagram.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; N])

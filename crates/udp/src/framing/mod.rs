@@ -3,7 +3,7 @@
 //! Failure behaviour: any bytes may come; they are cut or refused with a word, and nothing panics.
 
 mod beamport;
-mod ess;
+pub(crate) mod ess;
 pub(crate) mod geb;
 pub(crate) mod hadaq;
 mod raw;
