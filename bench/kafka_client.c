@@ -36,7 +36,7 @@ typedef struct {
 enum { PRODUCER = 0, CONSUMER = 1, QUEUE_FULL = -184, PARTITION_EOF = -191, OFFSET_BEGINNING = -2, F_COPY = 2 };
 /* What the arguments of `rd_kafka_producev` are. */
 enum { END, TOPIC, PARTITION = 3, VALUE, FLAGS = 7, TIMESTAMP };
-enum { BATCH = 1024, PATIENCE_S = 600, ANSWER_MS = 60000 };
+enum { BATCH = 1024, PATIENCE_S = 200, ANSWER_MS = 60000 };
 
 void *rd_kafka_conf_new(void);
 int rd_kafka_conf_set(void *, const char *, const char *, char *, size_t);

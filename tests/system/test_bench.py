@@ -23,7 +23,7 @@ def bench(program, folder, *asked):
     answer = folder / "answer.json"
     command = [program, *asked, "--quick", "--output", answer]
     environment = {**os.environ, "VIRTUAL_ENV": sys.prefix}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=5 * HANG_S)
     assert done.returncode == 0, done.stderr
     return json.loads(answer.read_text()), done.stdout
 

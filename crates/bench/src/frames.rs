@@ -379,11 +379,20 @@ fn follow(data: &Data, child: &mut Child, wanted: u64) -> Result<f64, Fault> {
     }
 }
 
-/// Ends what was started as a person would.
+/// Ends what was started as a person would. What has not ended after [`PATIENCE`] is killed, and is an error.
 pub(super) fn stop(child: &mut Child) -> Result<(), Fault> {
     // SAFETY: a signal to a child that has not been waited for, so its number is its own.
     unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
-    child.wait().map(drop).map_err(wrong("beamport does not end"))
+    let begin = Instant::now();
+    while child.try_wait().map_err(wrong("beamport does not end"))?.is_none() {
+        if begin.elapsed() > PATIENCE {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(Fault::new("bench: beamport did not end after SIGINT", format!("{PATIENCE:?} is the limit")));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
 }
 
 /// Messages that the worker's account says are done, from its last commit.
