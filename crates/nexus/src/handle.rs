@@ -192,6 +192,12 @@ impl FileHandle {
         read.map_err(|e| Fault::new(format!("cannot read {}", self.path.display()), e))
     }
 
+    /// Bytes of the file now.
+    pub(crate) fn length(&self) -> Result<u64, Fault> {
+        let known = self.file.cached.metadata();
+        known.map(|m| m.len()).map_err(|e| Fault::new(format!("cannot read {}", self.path.display()), e))
+    }
+
     /// What is known of the hash of the file, when everything is written.
     pub(crate) fn take_tree(&self) -> Tree {
         self.file.take_tree()

@@ -6,6 +6,7 @@
 
 mod account;
 pub mod cat;
+mod chunk_tree;
 pub mod clock;
 mod column;
 pub mod files;

@@ -96,6 +96,15 @@ pub const CUE_CHUNK_BYTES_MIN: usize = 256;
 /// of a million chunks has a tree of five levels, where it had four (decision 0018).
 pub const CHUNK_TREE_HALF: u32 = 8;
 
+/// Bytes of a node before its first key: signature, type, level, entries, left and right sibling.
+pub const NODE_HEAD_BYTES: usize = 24;
+
+/// Levels of a tree of chunks that are followed: none has more.
+pub const NODE_LEVELS_MAX: usize = 16;
+
+/// Parts of the object header of a dataset that are read: none of ours has more.
+pub const HEADER_PARTS_MAX: usize = 64;
+
 /// Largest chunk: above it readers that want a few rows read too much.
 pub const CHUNK_BYTES_MAX: usize = 1 << 20;
 
@@ -120,6 +129,13 @@ pub const CHUNK_BYTES_BLIND: usize = 256 << 10;
 /// How long the place of a begun chunk that was packed elsewhere keeps its rows: readers who opened the file before find
 /// them there, and libhdf5 would show them what comes next as theirs. A dataset has at most one such chunk a flush.
 pub const LEFT_REST: Duration = if cfg!(test) { Duration::ZERO } else { Duration::from_secs(60) };
+
+/// How long a node of a tree of chunks that was split keeps the entries that moved, on disk: a reader who knew its
+/// parent from before finds them there. Without them it would show zeros for the rows of those chunks.
+pub const SPLIT_REST: Duration = Duration::from_secs(60);
+
+/// Nodes that are held back for that; beyond, the oldest are written.
+pub const SPLIT_NODES_MAX: usize = 4_096;
 
 /// The pause after a flush is at least this many times as long as the flush: it takes at most a tenth of the time.
 pub const FLUSH_PART: u32 = 9;

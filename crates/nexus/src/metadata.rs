@@ -9,6 +9,9 @@
 //!    from the root down (a node that was split loses its half only when its parent knows the other).
 //! 3. Object headers: they say how many rows there are. All that lie in one page go in one write.
 //!
+//! A node that was split loses its half only after [`SPLIT_REST`], since a reader may come to it much later than to its
+//! parent; when the file is closed, all do. After a kill [`chunk_tree::mend`](crate::chunk_tree::mend) shortens them.
+//!
 //! * A write inside one page happens or does not: the kernel looks for a kill between pages only.
 //! * So [`Metadata::allot`] puts no small block across pages, object headers in pages of their own, and those of one module
 //!   together ([`Metadata::together`]): its columns are equally long at every moment.
@@ -23,9 +26,10 @@
 //! Failure: libhdf5 never sees a write fail. No room is a [`Fault`] of `apply`, and the same call goes on when there is.
 //! Reads come from the file, with what is held laid over it.
 
+use crate::chunk_tree;
 use crate::h5::{Hid, call};
 use crate::handle::{FileHandle, PAGE};
-use crate::limits::{AHEAD_BYTES_MIN, AHEAD_PART, METADATA_BLOCK_BYTES};
+use crate::limits::{AHEAD_BYTES_MIN, AHEAD_PART, METADATA_BLOCK_BYTES, SPLIT_NODES_MAX, SPLIT_REST};
 use flow::Fault;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
@@ -33,6 +37,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
 
 const PAGE_BYTES: u64 = PAGE as u64;
 
@@ -89,6 +94,8 @@ pub(crate) enum Apply {
     Laid,
     /// Datasets became shorter.
     Cut,
+    /// libhdf5 has closed the file: nothing is held back.
+    Closed,
 }
 
 /// Where small blocks go: on from here, up to there.
@@ -112,10 +119,20 @@ pub(crate) struct Metadata {
     fresh: BTreeMap<u64, u64>,
     headers: BlockCursor,
     others: BlockCursor,
+    /// Nodes that were split and still have all entries on disk.
+    split: BTreeMap<u64, Split>,
     /// How often [`Metadata::apply`] told the file all of it.
     applied: u64,
     /// Bytes of chunks that libhdf5 hands over now are written past it; the next of them may have a place already.
     past: Option<Past>,
+}
+
+/// A node that was split.
+#[derive(Clone)]
+struct Split {
+    since: Instant,
+    /// What goes to disk instead of it, once.
+    instead: Option<Vec<u8>>,
 }
 
 /// Chunks that are written past libhdf5.
@@ -147,6 +164,7 @@ impl Metadata {
             fresh: BTreeMap::new(),
             headers: BlockCursor::default(),
             others: BlockCursor::default(),
+            split: BTreeMap::new(),
             applied: 0,
             past: None,
         })
@@ -238,6 +256,7 @@ impl Metadata {
             (first, piece.bytes) = (begin, whole);
         }
         self.held_bytes += piece.bytes.len() as u64;
+        self.split.remove(&first);
         self.pieces.insert(first, piece);
     }
 
@@ -296,6 +315,8 @@ impl Metadata {
         }
         handle.sync()?;
         placed.retain(|(_, piece)| what != Apply::Laid || piece.kind != Kind::Header);
+        let mut split = self.held_back(handle, what, &placed)?;
+        placed.retain(|(at, _)| split.get(at).is_none_or(|node| node.instead.is_some()));
         placed.sort_by_key(|(at, piece)| match (what, piece.kind) {
             (Apply::Cut, Kind::Header) => (0, **at),
             _ => (1 + piece.rank(), **at),
@@ -315,17 +336,51 @@ impl Metadata {
                 }
                 handle.put(**at, &whole)?;
             } else {
-                handle.put(**at, &piece.bytes)?;
+                let instead = split.get_mut(at).and_then(|node| node.instead.take());
+                handle.put(**at, instead.as_ref().unwrap_or(&piece.bytes))?;
             }
             rest = &rest[count.max(1)..];
         }
         let done: Vec<u64> = new.iter().chain(&placed).map(|(at, _)| **at).collect();
-        for at in done {
+        for at in done.into_iter().filter(|at| !split.contains_key(at)) {
             self.take_piece(at);
         }
+        self.split = split;
         self.fresh.clear();
         self.applied += u64::from(what != Apply::Laid);
         Ok(())
+    }
+
+    /// Those of the nodes that lose entries now and on disk later.
+    fn held_back(
+        &self,
+        handle: &FileHandle,
+        what: Apply,
+        placed: &[(&u64, &Piece)],
+    ) -> Result<BTreeMap<u64, Split>, Fault> {
+        let (mut out, now) = (BTreeMap::new(), Instant::now());
+        if matches!(what, Apply::Cut | Apply::Closed) {
+            return Ok(out);
+        }
+        for (at, piece) in placed {
+            let node = match self.split.get(at) {
+                Some(node) => node.clone(),
+                None if chunk_tree::head(&piece.bytes).is_none() => continue,
+                None => {
+                    let before = handle.read(**at, piece.bytes.len())?;
+                    let Some(whole) = chunk_tree::with_tail(&before, &piece.bytes) else { continue };
+                    Split { since: now, instead: (whole != before).then_some(whole) }
+                }
+            };
+            if now.duration_since(node.since) < SPLIT_REST {
+                out.insert(**at, node);
+            }
+        }
+        while out.len() > SPLIT_NODES_MAX {
+            let Some(oldest) = out.iter().min_by_key(|(_, node)| node.since).map(|(at, _)| *at) else { break };
+            out.remove(&oldest);
+        }
+        Ok(out)
     }
 
     /// Has a file that libhdf5 has closed say where it ends, and ends it there.

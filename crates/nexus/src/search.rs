@@ -183,36 +183,55 @@ pub(crate) fn groups(file: &File) -> Result<Vec<String>, Fault> {
 }
 
 fn objects(file: &File, wanted: h5o::H5O_type_t) -> Result<Vec<String>, Fault> {
-    struct Walk {
-        wanted: h5o::H5O_type_t,
-        seen: usize,
-        paths: Vec<String>,
-    }
-    extern "C" fn visit(_: Hid, name: *const c_char, info: *const h5o::H5O_info2_t, walk: *mut c_void) -> c_int {
-        // SAFETY: libhdf5 gives a valid name and record, and `walk` is ours.
-        let (name, kind, walk) = unsafe { (CStr::from_ptr(name), (*info).type_, &mut *walk.cast::<Walk>()) };
-        walk.seen += 1;
-        if walk.seen > SEARCH_OBJECTS_MAX {
-            return 1;
-        }
+    let (mut seen, mut paths) = (0, Vec::new());
+    visit(file, &mut |name, info| {
+        seen += 1;
         if let Ok(name) = name.to_str()
-            && kind == walk.wanted
+            && seen <= SEARCH_OBJECTS_MAX
+            && info.type_ == wanted
             && name.split('/').count() <= SEARCH_DEPTH_MAX
         {
-            walk.paths.push(if name == "." { "/".into() } else { format!("/{name}") });
+            paths.push(if name == "." { "/".into() } else { format!("/{name}") });
         }
-        0
+        seen <= SEARCH_OBJECTS_MAX
+    })?;
+    Ok(paths)
+}
+
+/// Where the object headers of all datasets of the file itself lie.
+pub(crate) fn headers(file: &File) -> Result<Vec<u64>, Fault> {
+    let mut places = Vec::new();
+    visit(file, &mut |_, info| {
+        if info.type_ == h5o::H5O_type_t::H5O_TYPE_DATASET {
+            // SAFETY: the token is so many bytes, without a gap.
+            let token = unsafe { std::mem::transmute::<h5o::H5O_token_t, [u8; h5o::H5O_MAX_TOKEN_SIZE]>(info.token) };
+            // In files of HDF5 itself a token is an address.
+            places.push(token[..8].iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte)));
+        }
+        true
+    })?;
+    Ok(places)
+}
+
+type Visitor<'a> = &'a mut dyn FnMut(&CStr, &h5o::H5O_info2_t) -> bool;
+
+/// Shows the objects of the file itself, each once, with its path below the root; until the visitor says false.
+fn visit(file: &File, visitor: Visitor<'_>) -> Result<(), Fault> {
+    extern "C" fn show(_: Hid, name: *const c_char, info: *const h5o::H5O_info2_t, visitor: *mut c_void) -> c_int {
+        // SAFETY: libhdf5 gives a valid name and record, and `visitor` is ours.
+        let (name, info, visitor) = unsafe { (CStr::from_ptr(name), &*info, &mut *visitor.cast::<Visitor<'_>>()) };
+        c_int::from(!visitor(name, info))
     }
-    let mut walk = Walk { wanted, seen: 0, paths: Vec::new() };
+    let mut visitor = visitor;
     let (index, order) =
         (hdf5_metno_sys::h5::H5_index_t::H5_INDEX_NAME, hdf5_metno_sys::h5::H5_iter_order_t::H5_ITER_INC);
-    let to = std::ptr::from_mut(&mut walk).cast();
+    let to = std::ptr::from_mut(&mut visitor).cast();
     call(
         || "cannot search the file".into(),
         // SAFETY: an open file; the callback is called during the call only.
-        || unsafe { h5o::H5Ovisit3(file.id(), index, order, Some(visit), to, h5o::H5O_INFO_BASIC) },
+        || unsafe { h5o::H5Ovisit3(file.id(), index, order, Some(show), to, h5o::H5O_INFO_BASIC) },
     )?;
-    Ok(walk.paths)
+    Ok(())
 }
 
 /// A link to a thing in another file.

@@ -24,7 +24,7 @@ use crate::sort;
 use crate::static_file::StaticFile;
 use crate::template::{Data, Kind, MODULES, Template};
 use crate::tree::Tree;
-use crate::{account, clock};
+use crate::{account, chunk_tree, clock, search};
 use flow::{Aside, Fault, Product, Sink};
 use serde_json::{Value, json};
 use std::cell::Cell;
@@ -246,6 +246,11 @@ impl Nexus {
             sort::redo(&job.file, &file, &mut FileHandle::open(&job.file)?)?;
             file.close()?;
         }
+        let file = File::open(&job.file, false)?;
+        let headers = search::headers(&file)?;
+        file.close()?;
+        let mut handle = FileHandle::open(&job.file)?;
+        headers.into_iter().try_for_each(|header| chunk_tree::mend(&mut handle, header).map(drop))?;
         // Cutting moves rows that libhdf5 then holds in its caches, and the writer works past these: once more, fresh.
         let file = File::open(&job.file, true)?;
         let mut handle = FileHandle::open(&job.file)?;
@@ -671,7 +676,7 @@ impl Nexus {
             }
             if let Some(held) = held {
                 let mut held = lock(&held);
-                held.apply(&mut self.handle, Apply::Grown)?;
+                held.apply(&mut self.handle, Apply::Closed)?;
                 held.trim(&mut self.handle)?;
             }
         }

@@ -137,6 +137,66 @@ fn a_writer_killed_at_any_write_leaves_a_whole_file() {
     println!("injected {injected} ends of the writer, one after each write to the file: 0 torn");
 }
 
+/// A reader looks up each chunk when it comes to it, with the upper nodes of the tree as they were.
+#[test]
+fn a_reader_saw_zeros_where_a_node_lost_half_of_its_entries_meanwhile() {
+    let folder = folder("split");
+    let job = job(&folder.join("split.nxs"));
+    let (mut rows, mut before) = (0, None);
+    let (sink, _) = grown(&job, || {
+        if let Some((_file, ids)) = before.take() {
+            let ids: hdf5_metno::Dataset = ids;
+            let all = ids.read_1d::<i64>().unwrap();
+            rows = all.len();
+            let zeros = all.iter().filter(|id| **id == 0).count();
+            assert_eq!(zeros, 0, "zeros among {rows} rows");
+        }
+        let file = hdf5_metno::File::open(&job.file).unwrap();
+        let ids = file.dataset(IDS).unwrap();
+        // The root, and the first leaf.
+        ids.read_slice_1d::<i64, _>(0..1).unwrap();
+        before = Some((file, ids));
+    });
+    assert!(rows > 1_000_000, "{rows}");
+    drop((before, sink));
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_killed_writer_left_nodes_with_entries_that_had_moved() {
+    let folder = folder("halves");
+    let plain = job(&folder.join("halves.nxs"));
+    for job in [&plain, &packed(plain.clone(), "deflate")] {
+        let chunks = || {
+            let ids = hdf5_metno::File::open(&job.file).unwrap().dataset(IDS).unwrap();
+            (ids.num_chunks().unwrap(), ids.shape()[0].div_ceil(ids.chunk().unwrap()[0]))
+        };
+        let (sink, state) = grown(job, || ());
+        drop(sink);
+        let (found, wanted) = chunks();
+        assert!(found > wanted, "{found} of {wanted} chunks: nothing was held back");
+        let mut sink = Nexus::resume(job.clone(), &state).unwrap();
+        sink.finish("{}").unwrap();
+        let (found, wanted) = chunks();
+        assert_eq!(found, wanted);
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+const IDS: &str = "entry/instrument/detector/events/event_id";
+
+/// A file whose trees have split, with its last state; `each` comes after each flush.
+fn grown(job: &Job, mut each: impl FnMut()) -> (Nexus, String) {
+    let mut sink = Nexus::begin(job.clone(), true).unwrap();
+    let mut state = String::new();
+    for n in 0..60 {
+        second(&mut sink, n, 5_000).unwrap();
+        state = sink.flush().unwrap();
+        each();
+    }
+    (sink, state)
+}
+
 /// `end_time` and the least value of a log come last, and the axes of a histogram with its first message.
 #[test]
 fn names_that_came_late_tore_a_group_of_more_than_eight() {
