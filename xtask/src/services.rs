@@ -9,7 +9,9 @@ use crate::step::Step;
 use crate::{Done, tree};
 
 /// Programs that tests of `check` and `soak` start, and the Debian package of each. `maven` brings a Java.
-const PROGRAMS: [(&str, &str); 5] = [
+const PROGRAMS: [(&str, &str); 7] = [
+    ("ip", "iproute2"),
+    ("iptables", "iptables"),
     ("mkfs.ext4", "e2fsprogs"),
     ("mvn", "maven"),
     ("java", "default-jre-headless"),

@@ -1,0 +1,166 @@
+"""UDP sources under faults: what the ledger says is what the boards and the kernel say."""
+
+import ctypes
+import json
+import os
+import shutil
+import signal
+import subprocess
+
+import pytest
+from conftest import HANG_S, Lab, until
+from test_udp import boards, entries_of
+
+beamport = pytest.importorskip("beamport", reason="pip install .")
+
+NAMES = ["d001", "d002", "d003", "d004"]
+# Datagrams in all, in `check`: those of the soak are as many in each hundredth of its faults.
+DATAGRAMS = 1_000_000
+
+
+def counts(lab) -> dict[str, int]:
+    data = beamport.open(lab.data)
+    return {name: data[name].count for name in NAMES}
+
+
+def drops(listening: list[int]) -> int:
+    """Datagrams that the kernel has dropped at these ports."""
+    with open("/proc/net/udp") as table:
+        rows = [line.split() for line in table.readlines()[1:]]
+    return sum(int(row[-1]) for row in rows if int(row[1].split(":")[1], 16) in listening)
+
+
+def listening(lab) -> list[int]:
+    lines = lab.file.read_text().splitlines()
+    return [int(line.rsplit(":", 1)[1].strip('"')) for line in lines if line.startswith("listen")]
+
+
+def settled(lab, process, sending) -> tuple[dict[str, dict], dict]:
+    """Ends the boards, then the instrument: the account of each stream, and what the boards did."""
+    sending.send_signal(signal.SIGINT)
+    truth = json.loads(lab.end(sending))["boards"]
+    lab.interrupt(process)
+    return entries_of(lab.report(process, status=1)), truth
+
+
+def closes(entries: dict[str, dict], truth: dict):
+    """Each number that a board gave is in the stream or lost, once."""
+    for name in NAMES:
+        entry, did = entries[name], truth[name]
+        assert entry["closed"] and entry["sent"] == did["sent"], (entry, did)
+        assert entry["appended"] + sum(entry["lost"].values()) == did["sent"], (entry, did)
+        assert entry["duplicate"] == 0, entry
+
+
+def test_what_the_kernel_drops_while_the_receiver_is_stopped_is_lost_there(lab, times):
+    keys = 'rate = 12000, size = "100 B"'
+    lab.write(boards(4, keys).replace("live", 'buffer = "128 KiB"\nlive') + "[run.first]\n")
+    process, _ = lab.up_ready("--no-boards")
+    sending = lab.popen("boards", lab.file)
+    ports = listening(lab)
+    until(lambda: min(counts(lab).values()) > 1000, "nothing arrives")
+    for _ in range(times(20, 200)):
+        before, known = drops(ports), counts(lab)
+        process.send_signal(signal.SIGSTOP)
+        until(lambda before=before: drops(ports) > before + 1000, "the kernel drops nothing")
+        process.send_signal(signal.SIGCONT)
+        until(lambda known=known: all(n > known[name] for name, n in counts(lab).items()), "nothing arrives any more")
+    until(lambda: sum(counts(lab).values()) > DATAGRAMS, "nothing arrives any more")
+    dropped = drops(ports)
+    entries, truth = settled(lab, process, sending)
+    closes(entries, truth)
+    lost = [entries[name]["lost"] for name in NAMES]
+    assert all(set(each) == {"kernel"} for each in lost), lost
+    # The counter was read before the boards ended, and counts signs of life too.
+    assert sum(each["kernel"] for each in lost) > 0.9 * dropped > 10_000, (lost, dropped)
+
+
+class Cell:
+    """A network of its own, whose loopback drops a part of the datagrams with a payload."""
+
+    def __init__(self, share: float):
+        setup = "ip link set lo up && exec sleep infinity"
+        self.process = subprocess.Popen(["unshare", "--net", "sh", "-c", setup])
+        self.path = f"/proc/{self.process.pid}/ns/net"
+        ours = os.readlink("/proc/self/ns/net")
+        until(lambda: os.readlink(self.path) != ours, "no network")
+        until(lambda: "UP" in self.run("ip", "-oneline", "link", "show", "lo"), "no loopback")
+        # Signs of life and ends have no payload.
+        of_data = ["INPUT", "--protocol", "udp", "--match", "length", "--length", "200:65535"]
+        drop = ["--match", "statistic", "--mode", "random", "--probability", str(share), "--jump", "DROP"]
+        self.run("iptables", "--append", *of_data, *drop)
+
+    def join(self):
+        """For `preexec_fn`: the process is of this network."""
+        with open(self.path) as network:
+            if ctypes.CDLL(None, use_errno=True).setns(network.fileno(), 0) != 0:
+                raise OSError(ctypes.get_errno(), "no process of this network can be started")
+
+    def run(self, *words: str) -> str:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=HANG_S, preexec_fn=self.join)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def dropped(self) -> int:
+        rows = self.run("iptables", "--list", "INPUT", "--numeric", "--verbose", "--exact").splitlines()
+        return sum(int(row.split()[0]) for row in rows if " DROP " in row)
+
+    def end(self):
+        self.process.kill()
+        self.process.wait(HANG_S)
+
+
+@pytest.fixture
+def cells():
+    """`cells(share)`: networks that end with the test. They need root and iptables; `check` has both."""
+    if os.geteuid() != 0:
+        pytest.skip("a network of its own needs root")
+    missing = [program for program in ("iptables", "ip", "unshare") if shutil.which(program) is None]
+    if missing and os.environ.get("BEAMPORT_CHECK") == "1":
+        pytest.fail(f"{', '.join(missing)} not installed")
+    if missing:
+        pytest.skip(f"{', '.join(missing)} not installed")
+    made = []
+
+    def make(share: float) -> Cell:
+        made.append(Cell(share))
+        return made[-1]
+
+    yield make
+    for cell in made:
+        cell.end()
+
+
+@pytest.fixture
+def labs(tmp_path, beamport):
+    """`labs(name)`: laboratories that end with the test."""
+    made = []
+
+    def make(name: str) -> Lab:
+        (tmp_path / name).mkdir()
+        made.append(Lab(tmp_path / name, beamport))
+        return made[-1]
+
+    yield make
+    for lab in made:
+        lab.clear()
+
+
+def test_what_a_network_drops_is_lost_in_the_network(labs, cells, times):
+    rounds = times(5, 50)
+    for round_ in range(rounds):
+        cell = cells([0.0001, 0.001, 0.01, 0.1, 0.5][round_ % 5])
+        lab = labs(str(round_))
+        keys = 'rate = 10000, size = "400 B"'
+        lab.write(boards(4, keys).replace("live", 'buffer = "64 MiB"\nlive') + "[run.first]\n")
+        process, _ = lab.up_ready("--no-boards", preexec_fn=cell.join)
+        sending = lab.popen(
+            "boards", lab.file, "--duration", f"{DATAGRAMS // 40_000 // rounds} s", preexec_fn=cell.join
+        )
+        truth = json.loads(lab.end(sending))["boards"]
+        lab.interrupt(process)
+        entries = entries_of(lab.report(process, status=1))
+        closes(entries, truth)
+        lost = [entries[name]["lost"] for name in NAMES]
+        assert sum(each.get("network", 0) for each in lost) == cell.dropped() > 0, lost
+        cell.end()
