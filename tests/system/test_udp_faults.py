@@ -75,6 +75,25 @@ def test_what_the_kernel_drops_while_the_receiver_is_stopped_is_lost_there(lab, 
     assert sum(each["kernel"] for each in lost) > 0.9 * dropped > 10_000, (lost, dropped)
 
 
+def test_a_receiver_killed_with_data_flowing_accounts_for_all_that_was_sent(lab, times):
+    lab.write(boards(4, 'rate = 5000, size = "200 B", loss = 0.001') + "[run.first]\n")
+    process, _ = lab.up_ready("--no-boards")
+    sending = lab.popen("boards", lab.file)
+    for _ in range(times(30, 500)):
+        known = counts(lab)
+        until(lambda known=known: all(n > known[name] + 500 for name, n in counts(lab).items()), "nothing arrives")
+        lab.kill(process)
+        process, _ = lab.up_ready("--no-boards")
+    known = counts(lab)
+    until(lambda: all(n > known[name] for name, n in counts(lab).items()), "nothing arrives")
+    entries, truth = settled(lab, process, sending)
+    closes(entries, truth)
+    for name in NAMES:
+        lost, did = entries[name]["lost"], truth[name]
+        assert set(lost) <= {"absent", "network", "unexplained", "kernel"}, lost
+        assert lost["absent"] > 0 and sum(lost.values()) >= did["lost"] >= lost["network"], (lost, did)
+
+
 class Cell:
     """A network of its own, whose loopback drops a part of the datagrams with a payload."""
 
