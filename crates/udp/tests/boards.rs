@@ -33,17 +33,22 @@ struct Lab {
 /// A datagram of a board, with a payload if it is data.
 fn datagram(kind: Type, number: u64) -> Vec<u8> {
     let payload = if kind == Type::Data { number.to_le_bytes().to_vec() } else { Vec::new() };
+    datagram_of(kind, number, &payload)
+}
+
+/// A datagram of a board with this payload.
+fn datagram_of(kind: Type, number: u64, payload: &[u8]) -> Vec<u8> {
     let header = Header {
         kind,
         flags: Flag::Epoch as u32,
         timestamp: now() as u64,
         sequence: number,
         payload_bytes: payload.len() as u32,
-        payload_crc: crc32c(&payload),
+        payload_crc: crc32c(payload),
         schema: *b"test",
         ..Header::default()
     };
-    [header.to_bytes(crc32c).as_slice(), &payload].concat()
+    [header.to_bytes(crc32c).as_slice(), payload].concat()
 }
 
 impl Lab {
@@ -405,22 +410,11 @@ fn pieces_of_any_size_arrive_whole() {
     for size in [64 + 8, 64 + 13, 64 + 800] {
         let lab = Lab::with(&json!({"gro": true, "boards": {"rate": 1}}));
         let mut intake = lab.start();
-        let whole = |number: u64| {
-            let payload: Vec<u8> = (0..size - 64).map(|i| i as u8 ^ number as u8).collect();
-            let header = Header {
-                flags: Flag::Epoch as u32,
-                timestamp: now() as u64,
-                sequence: number,
-                payload_bytes: payload.len() as u32,
-                payload_crc: crc32c(&payload),
-                schema: *b"test",
-                ..Header::default()
-            };
-            ([header.to_bytes(crc32c).as_slice(), &payload].concat(), payload)
-        };
+        let payload = |number: u64| -> Vec<u8> { (0..size - 64).map(|i| i as u8 ^ number as u8).collect() };
         let mut next = 0;
         for _ in 0..100 {
-            let all: Vec<u8> = (next..next + 10).flat_map(|number| whole(number).0).collect();
+            let all: Vec<u8> =
+                (next..next + 10).flat_map(|number| datagram_of(Type::Data, number, &payload(number))).collect();
             send_segments(lab.address, &all, size);
             next += 10;
             if next % 50 == 0 {
@@ -433,7 +427,7 @@ fn pieces_of_any_size_arrive_whole() {
         let mut reader = lab.data.reader_early("d001").unwrap();
         let batch = reader.read(2000).unwrap();
         assert_eq!(batch.iter().count() as u64, next);
-        batch.iter().for_each(|message| assert!(message.payload == whole(message.entry.origin_seq).1, "{size}"));
+        batch.iter().for_each(|message| assert!(message.payload == payload(message.entry.origin_seq), "{size}"));
     }
 }
 
