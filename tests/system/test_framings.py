@@ -18,7 +18,7 @@ beamport = pytest.importorskip("beamport", reason="pip install .")
 
 
 def arrives(data, name: str, count: int) -> None:
-    """Waits until a stream has so many messages."""
+    """Waits until a stream has `count` messages."""
     until(lambda: name in data and data[name].count >= count, f"{count} messages of {name} do not arrive")
 
 
@@ -43,7 +43,7 @@ class Board:
         self.process, _ = self.lab.up_ready()
 
     def wait(self, count: int):
-        """The stream, once it has so many messages."""
+        """The stream, once it has `count` messages."""
         until(
             lambda: (stream := self.stream()) is not None and stream.count >= count, f"{count} messages do not arrive"
         )

@@ -203,7 +203,7 @@ pub(crate) fn headers(file: &File) -> Result<Vec<u64>, Fault> {
     let mut places = Vec::new();
     visit(file, &mut |_, info| {
         if info.type_ == h5o::H5O_type_t::H5O_TYPE_DATASET {
-            // SAFETY: the token is so many bytes, without a gap.
+            // SAFETY: the token is an array of `H5O_MAX_TOKEN_SIZE` bytes without padding.
             let token = unsafe { std::mem::transmute::<h5o::H5O_token_t, [u8; h5o::H5O_MAX_TOKEN_SIZE]>(info.token) };
             // In files of HDF5 itself a token is an address.
             places.push(token[..8].iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte)));

@@ -33,7 +33,8 @@ struct Shared {
 }
 
 impl Bare {
-    /// Takes datagrams with a payload of `bytes` at so many ports; `gro`: several at once.
+    /// Starts a thread that receives datagrams with a payload of `bytes` at `ports` ports. `gro`: the kernel passes
+    /// several at once.
     pub(super) fn start(bytes: usize, gro: bool, ports: usize) -> std::result::Result<Self, Fault> {
         let ports = free_ports(ports)?;
         let sockets = ports.iter().map(|port| open(*port, gro)).collect::<Result<Vec<_>>>();

@@ -239,7 +239,7 @@ impl Up {
         }
     }
 
-    /// The share of a core that it takes while nothing comes, asked for so many seconds.
+    /// The share of a core that the program uses while no data arrive, measured over `seconds`.
     fn idle(&self, seconds: f64) -> Result<f64, Fault> {
         // Its start is no rest.
         std::thread::sleep(STILL);

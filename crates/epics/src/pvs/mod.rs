@@ -407,8 +407,8 @@ impl Pvs {
         give(&mut self.origins, &mut self.pending, &message, out)
     }
 
-    /// Gives their values to simulated PVs, at most to so many in one step. When that is to be called again, ns since
-    /// 1970 UTC.
+    /// Gives simulated PVs their values, at most [`LOOK_PVS`] of them in one step. Returns when it is to be called
+    /// again, ns since 1970 UTC.
     pub(crate) fn simulate(&mut self, now: i64, out: &mut dyn Outlet) -> Result<i64, Fault> {
         for _ in 0..LOOK_PVS {
             let Some(at) = self.fakes.next(now) else { return Ok(self.fakes.due()) };
@@ -422,7 +422,7 @@ impl Pvs {
         Ok(now)
     }
 
-    /// Looks at connections and repeats, at most so many in one step. True when all were looked at.
+    /// Checks connections and repeats, of at most [`LOOK_PVS`] PVs in one step. True when all PVs were checked.
     pub(crate) fn look(&mut self, now: i64, out: &mut dyn Outlet) -> Result<bool, Fault> {
         while let Some((origin, pv)) = self.removed.pop() {
             let made = self.maker.connection(&pv, now, ConnectionInfo::Cancelled);
