@@ -122,6 +122,9 @@ pub enum Verb {
     /// Send what the boards of an instrument's UDP sources would send; prints what they did as JSON
     #[command(after_help = "Examples:\n  beamport boards greta.toml --duration '10 s'")]
     Boards(Boards),
+    /// Serve the page of a data folder: streams, runs, images and trends, also metrics; prints its URL
+    #[command(after_help = "Examples:\n  beamport web\n  beamport web --data beamport-data/amor --listen 127.0.0.1:0")]
+    Web(Web),
     /// Run a service in the place of one of ESS
     #[command(after_help = "Examples:\n  beamport ess writer --help")]
     Ess(Ess),
@@ -608,6 +611,26 @@ pub struct Boards {
     /// The process that started it: it dies with it
     #[arg(long, hide = true)]
     pub parent: Option<u32>,
+}
+
+/// `beamport web`
+#[derive(Debug, Args)]
+pub struct Web {
+    /// Address and port; with port 0 the system chooses one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8642")]
+    pub listen: String,
+    /// Allow an address that other machines reach, unencrypted
+    #[arg(long)]
+    pub insecure: bool,
+    /// Let everybody view without a token
+    #[arg(long)]
+    pub open: bool,
+    /// The process that started it: it dies with it, listens at stdin, and takes no SIGINT
+    #[arg(long, hide = true)]
+    pub parent: Option<u32>,
+    /// Data folder.
+    #[command(flatten)]
+    pub data: DataFolder,
 }
 
 /// `beamport slot`

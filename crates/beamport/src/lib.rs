@@ -8,6 +8,7 @@ pub mod figures;
 pub mod file;
 pub mod limits;
 pub mod mover;
+mod page;
 mod peer;
 pub mod report;
 pub mod room;
@@ -45,6 +46,7 @@ pub fn run(registry: &Registry) -> ExitCode {
     match &cli.verb {
         Verb::Demo(asked) => return ended(demo::demo(asked, registry)),
         Verb::Up(asked) => return ended(up::up(asked, registry)),
+        Verb::Web(asked) => return ended(verbs::web::run(asked)),
         Verb::Slot(slot) => return ended(mover::slot::run(&slot.asked, registry).map(|()| ExitCode::SUCCESS)),
         _ => {}
     }
@@ -79,7 +81,7 @@ pub fn run(registry: &Registry) -> ExitCode {
         Verb::Boards(asked) => verbs::boards::run(&asked, registry, &mut out, &mut err),
         Verb::Doctor(asked) => verbs::doctor::run(&asked, registry, &mut out, &mut err),
         // Answered above.
-        Verb::Demo(_) | Verb::Up(_) | Verb::Slot(_) | Verb::Ess(_) => Ok(ExitCode::SUCCESS),
+        Verb::Demo(_) | Verb::Up(_) | Verb::Slot(_) | Verb::Web(_) | Verb::Ess(_) => Ok(ExitCode::SUCCESS),
     };
     printed(result.and_then(|status| out.flush().map(|()| status)))
 }

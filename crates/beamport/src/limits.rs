@@ -101,3 +101,6 @@ pub const EXPORT_MESSAGES: u64 = 1024;
 
 /// Bytes that `export` writes at once.
 pub const EXPORT_BYTES: usize = 1 << 20;
+
+/// Pause before a page that ended, or cannot be served, is started again.
+pub(crate) const PAGE_AGAIN: Duration = Duration::from_secs(1);

@@ -6,6 +6,7 @@ use crate::figures::thousands;
 use crate::file::{self, Instrument};
 use crate::limits::END_PATIENCE;
 use crate::mover::{Mover, Written, program, template_check};
+use crate::page::Page;
 use crate::peer;
 use crate::report::{Report, events_of};
 use crate::room;
@@ -58,6 +59,7 @@ pub struct Started {
     mover: Mover,
     signals: Arc<AtomicUsize>,
     boards: Option<Simulated>,
+    page: Option<Page>,
 }
 
 impl Started {
@@ -69,7 +71,10 @@ impl Started {
         for section in instrument.sources() {
             section.plan.prepare(&Files { folder: &instrument.data })?;
         }
-        Ok(Self { mover: Mover::start(instrument, &signals)?, signals, boards: None })
+        let plan = instrument.page;
+        let mover = Mover::start(instrument, &signals)?;
+        let page = plan.map(|plan| Page::start(plan, &mover.data().folder));
+        Ok(Self { mover, signals, boards: None, page })
     }
 
     /// The same with the simulated boards of its file, which send from now on.
@@ -81,7 +86,7 @@ impl Started {
     /// Works until it is done and prints a report of each run that was not finished before this start: with `json` one
     /// object a line. Exit status 1 where something was lost, 2 where a file was given up or a run cannot be told.
     pub fn to_report(self, json: bool) -> Result<ExitCode, Fault> {
-        let Self { mut mover, signals, mut boards } = self;
+        let Self { mut mover, signals, mut boards, mut page } = self;
         // What the mover knows of them: boards end before the runs.
         let passed = AtomicUsize::new(0);
         let mut line = LiveLine::new(json);
@@ -89,6 +94,7 @@ impl Started {
         let look = &mut |mover: &Mover| {
             line.refresh(mover);
             ending.look(mover, &signals, &line);
+            page.iter_mut().for_each(Page::look);
             let asked = signals.load(Ordering::Relaxed);
             if asked != 1 || boards.as_mut().is_none_or(Simulated::end) {
                 passed.store(asked, Ordering::Relaxed);

@@ -69,11 +69,14 @@ pub struct Instrument {
     pub sinks: Vec<SinkSection>,
     /// Declared runs in the order of the file.
     pub runs: Vec<RunSection>,
+    /// The page, where there is one.
+    pub page: Option<web::Plan>,
     /// Commands of edges at the control socket.
     pub commands: Vec<&'static CommandKind>,
     /// What is not taken word for word, such as a key that is ignored.
     pub warnings: Vec<Mistake>,
     shown: Vec<Shown>,
+    shown_page: Option<(u32, Vec<Shown>)>,
 }
 
 /// Reads an instrument file and all it names, or says every mistake, sorted by line.
@@ -182,6 +185,8 @@ struct Reader<'a> {
     entries: usize,
 }
 
+/// The section of the page.
+const PAGE: &str = "web";
 const SECTIONS: [&str; 5] = ["source", "merge", "worker", "sink", "run"];
 
 impl Reader<'_> {
@@ -233,10 +238,13 @@ impl Reader<'_> {
             stages: Vec::new(),
             sinks: Vec::new(),
             runs: Vec::new(),
+            page: None,
             commands: self.registry.commands().to_vec(),
             warnings: Vec::new(),
             shown,
+            shown_page: None,
         };
+        self.page(root, &folder, &mut instrument);
         let mut count = 0;
         for kind in SECTIONS {
             self.kind(kind, root, &mut count, &folder, template_check, &mut instrument);
@@ -259,6 +267,32 @@ impl Reader<'_> {
         instrument.split_copies();
         instrument.hide_secrets();
         instrument
+    }
+
+    /// Reads `[web]`, the one section without a name.
+    fn page(&mut self, root: &dyn TableLike, folder: &Path, into: &mut Instrument) {
+        let Some((key, item)) = root.get_key_value(PAGE) else { return };
+        let line = key.span().or_else(|| item.span()).map_or(1, |span| self.page.line(span.start));
+        let Some(table) = item.as_table_like() else {
+            let what = format!("`{PAGE}` is a section, not a value");
+            self.mistakes.push(self.page.mistake(line, what, "", format!("write `[{PAGE}]` and its keys below")));
+            return;
+        };
+        let owner = |name: &str| owner_of(self.registry, name);
+        let mut section = Section {
+            page: self.page,
+            folder,
+            elsewhere: &owner,
+            title: format!("[{PAGE}]"),
+            line,
+            table,
+            mistakes: self.mistakes,
+            has_holes: self.has_holes,
+            shown: Vec::new(),
+            asked: Vec::new(),
+        };
+        into.page = web::read(&mut section);
+        into.shown_page = Some((line, section.end()));
     }
 
     /// Reads all sections of one kind.
@@ -385,7 +419,7 @@ impl Reader<'_> {
     }
 
     fn refuse_unknown_top(&mut self, root: &dyn TableLike) {
-        let known: Vec<&str> = keys::TOP.keys.iter().map(|key| key.name).chain(SECTIONS).collect();
+        let known: Vec<&str> = keys::TOP.keys.iter().map(|key| key.name).chain(SECTIONS).chain([PAGE]).collect();
         for (name, item) in root.iter().filter(|(name, _)| !known.contains(name)) {
             if self.mistakes.is_full() {
                 self.mistakes.has_more = true;
@@ -397,7 +431,9 @@ impl Reader<'_> {
             let (cause, hint) = if let Some(near) = nearest(name, known.iter().copied()) {
                 (
                     String::new(),
-                    if SECTIONS.contains(&near) {
+                    if near == PAGE {
+                        format!("did you mean `[{PAGE}]`?")
+                    } else if SECTIONS.contains(&near) {
                         format!("did you mean `[{near}.NAME]`?")
                     } else {
                         format!("did you mean `{near}`?")
@@ -408,7 +444,7 @@ impl Reader<'_> {
             } else {
                 (
                     String::new(),
-                    "known keys: instrument, data, [source.NAME], [merge.NAME], [worker.NAME], [sink.NAME], [run.NAME]"
+                    "known keys: instrument, data, [source.NAME], [merge.NAME], [worker.NAME], [sink.NAME], [run.NAME], [web]"
                         .to_owned(),
                 )
             };
@@ -442,7 +478,8 @@ fn owner_of(registry: &Registry, name: &str) -> Option<String> {
     let sink = || registry.sinks().iter().find(|kind| has(kind.keys())).map(|kind| sink_title(kind.name()));
     let more = || registry.sources().iter().find_map(|kind| (kind.more?.owner)(name));
     let worker = || registry.workers().iter().find(|kind| has(kind.keys)).map(|kind| worker_title(kind.name));
-    table(first).or_else(source).or_else(|| table(rest)).or_else(sink).or_else(more).or_else(worker)
+    let page = || has(&web::KEYS).then(|| format!("[{PAGE}]"));
+    table(first).or_else(source).or_else(|| table(rest)).or_else(sink).or_else(more).or_else(worker).or_else(page)
 }
 
 fn source_title(kind: &str) -> String {
@@ -490,6 +527,7 @@ pub fn reference(registry: &Registry) -> String {
             page.extend(registry.sinks().iter().map(|kind| table(&sink_title(kind.name()), kind.keys())));
         }
     }
+    page += &table(&format!("[{PAGE}]"), &web::KEYS);
     let more: Vec<String> =
         registry.sources().iter().filter_map(|kind| kind.more).map(|more| (more.reference)()).collect();
     page + &more.join("\n")

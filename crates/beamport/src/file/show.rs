@@ -1,6 +1,6 @@
 //! The resolved file as `check --show` prints it: every value with its origin.
 
-use super::{Instrument, RunSection, SinkSection};
+use super::{Instrument, PAGE, RunSection, SinkSection};
 use serde_json::{Value as Json, json};
 use settings::{Origin, Shown};
 use std::collections::HashSet;
@@ -45,6 +45,11 @@ impl Instrument {
             lines.push((format!("[{}.{}]", part.kind, part.name), format!("{file}:{}", part.line)));
             lines.extend(rows(part.shown, &file));
         }
+        if let Some((line, shown)) = &self.shown_page {
+            lines.push((String::new(), String::new()));
+            lines.push((format!("[{PAGE}]"), format!("{file}:{line}")));
+            lines.extend(rows(shown, &file));
+        }
         // Remarks in one column, but a long path does not push all others off the screen.
         let width = lines.iter().map(|(text, _)| text.chars().count()).filter(|width| *width <= 48).max().unwrap_or(0);
         let mut out = String::new();
@@ -57,8 +62,13 @@ impl Instrument {
     /// The same as JSON: `{"instrument":NAME,"settings":{KEY:{"value":..,"line":N or null}},"sections":[{"kind","name","line","settings"}]}`.
     #[must_use]
     pub fn show_json(&self) -> Json {
-        let sections: Vec<Json> =
-            self.parts().map(|part| json!({"kind": part.kind, "name": part.name, "line": part.line, "settings": settings(part.shown)})).collect();
+        let sections: Vec<Json> = self
+            .parts()
+            .map(|part| json!({"kind": part.kind, "name": part.name, "line": part.line, "settings": settings(part.shown)}))
+            .chain(self.shown_page.iter().map(|(line, shown)| {
+                json!({"kind": PAGE, "name": null, "line": line, "settings": settings(shown)})
+            }))
+            .collect();
         json!({"instrument": *self.name, "settings": settings(&self.shown), "sections": sections})
     }
 }

@@ -27,6 +27,7 @@ mod through;
 pub mod top;
 pub mod verify;
 mod verify_file;
+pub mod web;
 pub mod write;
 
 use crate::cli::DataFolder;

@@ -1,0 +1,69 @@
+//! `beamport web`: the page of a data folder, whether an instrument runs in it or not.
+
+use super::open;
+use crate::cli::Web;
+use crate::mover;
+use crate::peer;
+use flow::Fault;
+use serde_json::{Map, Value};
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// Runs the verb.
+pub fn run(asked: &Web) -> Result<ExitCode, Fault> {
+    if let Some(parent) = asked.parent {
+        peer::die_with(parent)?;
+    }
+    let data = open(&asked.data)?;
+    let plan = web::Plan::new(&asked.listen, asked.insecure, asked.open)?;
+    let listener = match asked.parent {
+        Some(_) => {
+            let stdin = std::io::stdin().as_fd().try_clone_to_owned();
+            TcpListener::from(stdin.map_err(|e| Fault::io("there is no socket at stdin", &e))?)
+        }
+        None => listen(&plan)?,
+    };
+    let tokens = web::Tokens::of(&data.folder)?;
+    if asked.parent.is_none() {
+        let address = listener.local_addr().map_err(|e| Fault::io("the page has no address", &e))?;
+        let _ = writeln!(std::io::stderr(), "{}", line(&web::url(address, &tokens)));
+    }
+    let instrument = Arc::new(Running { folder: data.folder.clone() });
+    web::serve(web::Served { data, listener, plan, tokens, instrument, by_interrupt: asked.parent.is_none() })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Listens where the page is to be served.
+pub(crate) fn listen(plan: &web::Plan) -> Result<TcpListener, Fault> {
+    TcpListener::bind(plan.listen).map_err(|e| {
+        Fault::io(format!("the page cannot be served at {}", plan.listen), &e)
+            .hint("choose another port: `listen` in [web], or `--listen 127.0.0.1:0`")
+    })
+}
+
+/// What tells a person where the page is.
+pub(crate) fn line(url: &str) -> String {
+    format!("page: {url}")
+}
+
+/// The instrument that runs in a data folder, by its socket.
+struct Running {
+    folder: PathBuf,
+}
+
+impl web::Instrument for Running {
+    fn glance(&self) -> Map<String, Value> {
+        match serde_json::to_value(mover::glance(&self.folder)) {
+            Ok(Value::Object(glance)) => glance,
+            _ => Map::new(),
+        }
+    }
+
+    fn command(&self, request: &Value) -> Result<Value, Fault> {
+        mover::ask(&self.folder, request)
+    }
+}

@@ -1,0 +1,39 @@
+//! Limits of the server, with their reasons.
+
+use std::time::Duration;
+
+/// Connections at once; the one that was used longest ago is closed for a new one. A browser keeps six.
+pub(crate) const CONNECTIONS_MAX: usize = 1024;
+/// Bytes of a request's body: 64 panels are a few KiB.
+pub(crate) const REQUEST_BYTES_MAX: usize = 256 << 10;
+/// Time for a request to arrive whole, and for a connection without one.
+pub(crate) const REQUEST_PATIENCE: Duration = Duration::from_secs(30);
+/// Bytes of the arrays of one answer: an image of 4096 x 4096 as float32.
+pub(crate) const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// Bytes of all answers that are being sent: slow clients cost no more.
+pub(crate) const ANSWERS_BYTES_MAX: usize = 256 << 20;
+/// How long a client may take for an answer, before its connection is closed.
+pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
+/// Requests that wait for a thread.
+pub(crate) const QUEUE_MAX: usize = 32;
+/// A status is made anew after this time.
+pub(crate) const STATUS_AGE: Duration = Duration::from_millis(500);
+
+/// Panels of a request.
+pub(crate) const PANELS_MAX: usize = 64;
+/// Pixels of a panel in each direction: more than a large screen has.
+pub(crate) const PIXELS_MAX: u32 = 4096;
+/// Origins of a trend.
+pub(crate) const SERIES_MAX: usize = 16;
+/// Messages that are looked at for the newest one of a kind.
+pub(crate) const SEARCH_MAX: u64 = 65_536;
+/// Values that are kept of the streams of trends, 16 bytes each.
+pub(crate) const POINTS_MAX: usize = 8 << 20;
+/// Messages between two looks at the limit above.
+pub(crate) const BATCH: usize = 4096;
+/// Bytes of a message that are shown in hexadecimal.
+pub(crate) const HEX_BYTES: usize = 256;
+/// Streams that are kept open.
+pub(crate) const READERS_MAX: usize = 256;
+/// Between two looks at the header of a stream: another stream of its name may be there.
+pub(crate) const COMPARE: Duration = Duration::from_millis(500);

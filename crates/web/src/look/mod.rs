@@ -1,0 +1,146 @@
+//! Panels: what streams hold at a moment, reduced to the pixels that are asked for.
+//!
+//! A [`Request`] names panels, each of a stream. The [`Looker`] keeps the streams open from one request to the next.
+//! `docs/reference/web.md` has the keys of requests and answers.
+//!
+//! Failure behaviour: a panel that cannot be shown has a fault in the answer, and the others are shown.
+
+mod image;
+mod message;
+mod stream;
+mod trend;
+
+use crate::answer::Answer;
+use crate::limits::{PANELS_MAX, PIXELS_MAX};
+use flow::{Data, Fault};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use store::hex;
+use stream::{Streams, View, View::Auto};
+
+/// Panels at one moment.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Request {
+    /// ns since 1970 UTC; none: now.
+    #[serde(default)]
+    at: Option<i64>,
+    panels: Vec<Panel>,
+}
+
+/// One panel.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Panel {
+    stream: String,
+    #[serde(default)]
+    view: View,
+    #[serde(default = "pixels")]
+    width: u32,
+    #[serde(default = "pixels")]
+    height: u32,
+    region: Option<[u32; 4]>,
+    #[serde(default)]
+    reduce: image::Reduce,
+    #[serde(default = "window")]
+    window: i64,
+    origin: Option<String>,
+    sequence: Option<u64>,
+    known: Option<String>,
+}
+
+fn pixels() -> u32 {
+    512
+}
+
+fn window() -> i64 {
+    60_000_000_000
+}
+
+impl Request {
+    /// Reads a request.
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, Fault> {
+        let wrong = |cause: String| {
+            Fault::new("the request is wrong", cause).hint("docs/reference/web.md lists the keys of a request")
+        };
+        let request: Self = serde_json::from_slice(bytes).map_err(|e| wrong(e.to_string()))?;
+        if request.panels.len() > PANELS_MAX {
+            return Err(wrong(format!("it names {} panels, more than {PANELS_MAX}", request.panels.len())));
+        }
+        if request.panels.iter().any(|panel| panel.window <= 0) {
+            return Err(wrong("`window` is not positive".into()));
+        }
+        Ok(request)
+    }
+}
+
+/// Answers requests.
+pub(crate) struct Looker {
+    data: Data,
+    streams: Streams,
+    trends: trend::Trends,
+}
+
+impl Looker {
+    pub(crate) fn new(data: &Data) -> Self {
+        Self { data: data.clone(), streams: Streams::default(), trends: trend::Trends::default() }
+    }
+
+    /// The body of the answer.
+    pub(crate) fn look(&mut self, request: &Request) -> Result<Vec<u8>, Fault> {
+        let now = self.data.media.now();
+        let mut answer = Answer::default();
+        for panel in &request.panels {
+            let mut object = Map::new();
+            object.insert("stream".into(), panel.stream.clone().into());
+            if let Err(fault) = self.panel(panel, request.at, now, &mut object, &mut answer) {
+                object.insert("fault".into(), fault.to_json());
+            }
+            answer.panel(object);
+        }
+        Ok(answer.body(now))
+    }
+
+    fn panel(
+        &mut self,
+        panel: &Panel,
+        at: Option<i64>,
+        now: i64,
+        object: &mut Map<String, Value>,
+        answer: &mut Answer,
+    ) -> Result<(), Fault> {
+        let size = (panel.width.clamp(1, PIXELS_MAX) as usize, panel.height.clamp(1, PIXELS_MAX) as usize);
+        let stream = self.streams.open(&self.data, &panel.stream)?;
+        let found = stream.find(panel, at)?;
+        let view = if panel.view == Auto { View::of(found.entry.schema.0) } else { panel.view };
+        object.insert("view".into(), view.word().into());
+        let identity = format!("{}/{}/{}", hex(&stream.uuid()), found.epoch, found.sequence);
+        if view == View::Trend {
+            let to = at.unwrap_or(now);
+            return self.trends.show(stream, panel, (to.saturating_sub(panel.window), to), size.0, object, answer);
+        }
+        object.insert("identity".into(), identity.clone().into());
+        if panel.known.as_ref() == Some(&identity) {
+            object.insert("same".into(), true.into());
+            return Ok(());
+        }
+        let facts = json!({
+            "schema": found.entry.schema.as_text(),
+            "sequence": found.sequence,
+            "epoch": found.epoch,
+            "source_time": found.entry.source_time,
+            "arrival_time": found.entry.arrival_time,
+            "origin": stream.origin(found.entry.origin),
+        });
+        if let Value::Object(facts) = facts {
+            object.extend(facts);
+        }
+        stream.payload(found.sequence, &mut |bytes| match view {
+            View::Image => image::show(bytes, panel, size, object, answer),
+            _ => {
+                message::show(bytes, object);
+                Ok(())
+            }
+        })
+    }
+}

@@ -1,0 +1,155 @@
+//! `/metrics`: the state of a data folder in the text format of Prometheus.
+//!
+//! `docs/reference/metrics.md` lists the names; a test compares it with [`NAMES`].
+
+use flow::status::Status;
+use serde_json::{Map, Value};
+use std::fmt::Write as _;
+
+/// A metric: name, type, labels, meaning.
+pub(crate) struct Name {
+    pub(crate) name: &'static str,
+    pub(crate) kind: &'static str,
+    pub(crate) labels: &'static str,
+    pub(crate) about: &'static str,
+}
+
+macro_rules! names {
+    ($($id:ident = $name:literal $kind:ident [$labels:literal] $about:literal;)*) => {
+        #[derive(Clone, Copy)]
+        enum Id { $($id),* }
+        /// Every metric, in the order of the page.
+        pub(crate) static NAMES: &[Name] =
+            &[$( Name { name: concat!("beamport_", $name), kind: stringify!($kind), labels: $labels, about: $about } ),*];
+    };
+}
+
+names! {
+    Running = "instrument_running" gauge [""] "1 while an instrument runs in the data folder and answers.";
+    Faults = "faults" gauge [""] "Current faults of stages.";
+    Messages = "stream_messages" gauge ["stream"] "Messages in the stream now.";
+    Bytes = "stream_payload_bytes" gauge ["stream"] "Bytes of their payloads.";
+    Appended = "stream_appended_total" counter ["stream"] "Messages appended since the stream was created.";
+    Stored = "stream_stored_bytes" gauge ["stream"] "Bytes that the folder of the stream takes.";
+    Live = "stream_live_bytes" gauge ["stream"] "Bytes that the live place of the stream takes in shared memory.";
+    Lost = "stream_lost_total" counter ["stream"] "Known missing messages of the stream.";
+    Lag = "stream_lag_messages" gauge ["stream"] "Published messages that the slowest counted reader has not committed.";
+    Fill = "stream_fill_ratio" gauge ["stream"] "Share of the live place that cannot be freed.";
+    Late = "stream_late_total" counter ["stream"] "Messages of sealed runs that arrived after the seal.";
+    Written = "stream_written" gauge ["stream"] "1 while a process writes the stream.";
+    Reader = "reader_lag_messages" gauge ["stream, reader, kind"] "Published messages that the reader has not committed.";
+    Slots = "worker_slots" gauge ["worker, state"] "Slots of the worker: configured, living, starting, away.";
+    Restarts = "worker_restarts_total" counter ["worker"] "Slots that died since the instrument started.";
+    Done = "worker_messages_total" counter ["worker"] "Messages that the worker has finished.";
+    Aside = "worker_aside_total" counter ["worker"] "Messages that the worker moved aside.";
+    Filtered = "worker_filtered_total" counter ["worker"] "Messages that the worker filtered out.";
+    WorkerLost = "worker_lost_total" counter ["worker"] "Messages that the worker lost.";
+    Slow = "worker_skipped_total" counter ["worker"] "Messages that a shadow was too slow for.";
+    WorkerLag = "worker_lag_messages" gauge ["worker"] "Messages of its inputs that the worker has not committed.";
+    StageLost = "stage_lost_total" counter ["stage, stream"] "Messages of the input that the merge, worker or live sink lost.";
+    StageFault = "stage_fault" gauge ["stage, kind"] "1 while the stage has a fault.";
+    Runs = "runs" gauge ["state"] "Runs: open, settling, sealed.";
+    RunsOpen = "runs_not_closed" gauge [""] "Sealed runs whose account does not close.";
+    RunsLost = "runs_lost_total" counter [""] "Messages lost in all runs with an account.";
+    RunsLate = "runs_late_total" counter [""] "Messages of sealed runs that came after the seal.";
+    Unreadable = "streams_unreadable" gauge [""] "Streams that cannot be read.";
+}
+
+/// Lines by metric.
+struct Text(Vec<String>);
+
+impl Text {
+    fn put(&mut self, id: Id, labels: &[&str], value: impl std::fmt::Display) {
+        let at = id as usize;
+        let names = NAMES[at].labels.split(", ").filter(|name| !name.is_empty());
+        let pairs: Vec<String> =
+            names.zip(labels).map(|(name, label)| format!("{name}=\"{}\"", escaped(label))).collect();
+        let labels = if pairs.is_empty() { String::new() } else { format!("{{{}}}", pairs.join(",")) };
+        let _ = writeln!(self.0[at], "{}{labels} {value}", NAMES[at].name);
+    }
+}
+
+/// A label as the format wants it.
+fn escaped(label: &str) -> String {
+    label.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// The metrics of a state. `glance`: what the running instrument reports; `running` is empty where none runs.
+pub(crate) fn text(status: &Status, glance: &Map<String, Value>) -> String {
+    let mut text = Text(vec![String::new(); NAMES.len()]);
+    let running = glance.get("running").and_then(Value::as_object);
+    let troubles = glance.get("troubles").and_then(Value::as_array).map_or(0, Vec::len);
+    text.put(Id::Running, &[], u8::from(running.is_some_and(|stages| !stages.is_empty())));
+    text.put(Id::Faults, &[], troubles);
+    for s in &status.streams {
+        let of = [s.name.as_str()];
+        text.put(Id::Messages, &of, s.messages);
+        text.put(Id::Bytes, &of, s.bytes);
+        text.put(Id::Appended, &of, s.count);
+        text.put(Id::Stored, &of, s.stored_bytes);
+        text.put(Id::Live, &of, s.live_bytes);
+        text.put(Id::Lost, &of, s.lost);
+        text.put(Id::Lag, &of, s.lag);
+        text.put(Id::Fill, &of, s.fill);
+        text.put(Id::Late, &of, s.late);
+        text.put(Id::Written, &of, u8::from(s.writer.is_some()));
+        for (reader, lag) in s.readers.iter().filter_map(|reader| Some((reader, reader.lag?))) {
+            text.put(Id::Reader, &[&s.name, &reader.name, reader.kind], lag);
+        }
+    }
+    for w in &status.workers {
+        let of = [w.name.as_str()];
+        for (state, slots) in
+            [("configured", w.slots), ("living", w.living), ("starting", w.starting), ("away", w.away)]
+        {
+            text.put(Id::Slots, &[&w.name, state], slots);
+        }
+        text.put(Id::Restarts, &of, w.restarts);
+        text.put(Id::Done, &of, w.messages);
+        text.put(Id::Aside, &of, w.aside);
+        text.put(Id::Filtered, &of, w.filtered);
+        text.put(Id::WorkerLost, &of, w.lost);
+        text.put(Id::Slow, &of, w.slow);
+        text.put(Id::WorkerLag, &of, w.lag);
+    }
+    for row in &status.stages {
+        let lost: u64 = row.lost.values().sum();
+        text.put(Id::StageLost, &[&row.stage, &row.stream], lost);
+    }
+    for (name, stage) in running.into_iter().flatten() {
+        let kind = stage["kind"].as_str().unwrap_or_default();
+        text.put(Id::StageFault, &[name, kind], u8::from(!stage["trouble"].is_null()));
+    }
+    for state in ["open", "settling", "sealed"] {
+        text.put(Id::Runs, &[state], status.runs.iter().filter(|run| run.state == state).count());
+    }
+    text.put(Id::RunsOpen, &[], status.runs.iter().filter(|run| run.closed == Some(false)).count());
+    text.put(Id::RunsLost, &[], status.runs.iter().filter_map(|run| run.lost).sum::<u64>());
+    text.put(Id::RunsLate, &[], status.runs.iter().map(|run| run.late).sum::<u64>());
+    text.put(Id::Unreadable, &[], status.unreadable.len());
+    let with_lines = NAMES.iter().zip(&text.0).filter(|(_, lines)| !lines.is_empty());
+    with_lines.fold(String::new(), |whole, (name, lines)| {
+        whole + &format!("# HELP {0} {1}\n# TYPE {0} {2}\n{lines}", name.name, name.about, name.kind)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_metric_is_on_the_metrics_page() {
+        let page = include_str!("../../../docs/reference/metrics.md");
+        for name in NAMES {
+            let labels = if name.labels.is_empty() { String::new() } else { name.labels.replace(", ", "`, `") };
+            let labels = if labels.is_empty() { String::new() } else { format!("`{labels}`") };
+            let row = format!("| `{}` | {} | {labels} | {} |", name.name, name.kind, name.about);
+            assert!(page.contains(&row), "docs/reference/metrics.md has no row\n{row}");
+        }
+    }
+
+    #[test]
+    fn a_label_with_quotes_is_escaped() {
+        assert_eq!(escaped("a\"b\\c\nd"), "a\\\"b\\\\c\\nd");
+    }
+}

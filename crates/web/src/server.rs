@@ -1,0 +1,329 @@
+//! HTTP: connections, requests and answers, in one thread. Whatever reads streams is done by a [`Desk`].
+
+use crate::desk::Desk;
+use crate::doors::{Doors, Refusal};
+use crate::limits::{
+    ANSWER_PATIENCE, ANSWERS_BYTES_MAX, CONNECTIONS_MAX, REQUEST_BYTES_MAX, REQUEST_PATIENCE, STATUS_AGE,
+};
+use crate::look::{Looker, Request as Look};
+use crate::tokens::{Role, Tokens};
+use crate::{Instrument, Plan, metrics, page};
+use bytes::Bytes;
+use flow::status::{Status, Watch};
+use flow::{Data, Fault};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Incoming;
+use hyper::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, REFERRER_POLICY, RETRY_AFTER,
+    X_CONTENT_TYPE_OPTIONS,
+};
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde_json::{Map, Value, json};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::net::TcpListener;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::{JoinHandle, LocalSet, spawn_local};
+
+/// The policy of the page: its own files, and nothing else.
+const POLICY: &str = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// What is served.
+pub struct Served {
+    /// The data folder.
+    pub data: Data,
+    /// Where it listens already.
+    pub listener: TcpListener,
+    /// What the section says.
+    pub plan: Plan,
+    /// Who may do what.
+    pub tokens: Tokens,
+    /// The running instrument.
+    pub instrument: Arc<dyn Instrument>,
+    /// SIGINT ends it too.
+    pub by_interrupt: bool,
+}
+
+/// Serves until SIGTERM, or SIGINT.
+pub fn serve(served: Served) -> Result<(), Fault> {
+    let cannot = |e: std::io::Error| Fault::io("the page cannot be served", &e);
+    let house = Rc::new(House::new(&served)?);
+    served.listener.set_nonblocking(true).map_err(cannot)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
+    let local = LocalSet::new();
+    local.block_on(&runtime, async {
+        let listener = tokio::net::TcpListener::from_std(served.listener).map_err(cannot)?;
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
+        let mut terminate = signal(SignalKind::terminate()).map_err(cannot)?;
+        let mut sweep = tokio::time::interval(Duration::from_secs(5));
+        loop {
+            tokio::select! {
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) => House::welcome(&house, stream),
+                    // There are no descriptors left: the connection that was used longest ago makes room.
+                    Err(e) => {
+                        tracing::debug!("a connection was not accepted: {e}");
+                        house.connections.borrow_mut().make_room();
+                        tokio::time::sleep(Duration::from_millis(10)).await;
+                    }
+                },
+                _ = sweep.tick() => house.connections.borrow_mut().close_slow(),
+                _ = interrupt.recv(), if served.by_interrupt => return Ok(()),
+                _ = terminate.recv() => return Ok(()),
+            }
+        }
+    })
+}
+
+/// All that requests need.
+struct House {
+    doors: Doors,
+    looks: Desk<Look, Result<Vec<u8>, Fault>>,
+    states: Desk<(), Result<Arc<State>, Fault>>,
+    /// Bytes of answers that may still be sent at once.
+    room: Arc<Semaphore>,
+    connections: RefCell<Connections>,
+}
+
+/// The state of the data folder and of its instrument at one moment.
+struct State {
+    status: Status,
+    glance: Map<String, Value>,
+}
+
+impl House {
+    fn new(served: &Served) -> Result<Self, Fault> {
+        let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let mut looker = Looker::new(&served.data);
+        let (data, instrument) = (served.data.clone(), served.instrument.clone());
+        let (mut watch, mut last) = (Watch::new(&data), None::<(Instant, Arc<State>)>);
+        let states = move |()| {
+            if let Some((_, state)) = last.as_ref().filter(|(made, _)| made.elapsed() < STATUS_AGE) {
+                return Ok(state.clone());
+            }
+            let status = watch.status(data.media.now(), false)?;
+            let state = Arc::new(State { status, glance: instrument.glance() });
+            last = Some((Instant::now(), state.clone()));
+            Ok(state)
+        };
+        Ok(Self {
+            doors: Doors {
+                tokens: served.tokens.clone(),
+                open: served.plan.open,
+                machine: machine.trim().to_lowercase(),
+            },
+            looks: Desk::open("look", move |request| looker.look(&request))?,
+            states: Desk::open("status", states)?,
+            room: Arc::new(Semaphore::new(ANSWERS_BYTES_MAX)),
+            connections: RefCell::default(),
+        })
+    }
+
+    /// Serves a connection in a task of its own.
+    fn welcome(house: &Rc<Self>, stream: tokio::net::TcpStream) {
+        let _ = stream.set_nodelay(true);
+        let id = {
+            let mut connections = house.connections.borrow_mut();
+            if connections.tasks.len() >= CONNECTIONS_MAX {
+                connections.make_room();
+            }
+            connections.newest += 1;
+            connections.newest
+        };
+        let here = house.clone();
+        let task = spawn_local(async move {
+            let service = service_fn(|request| {
+                here.connections.borrow_mut().used(id);
+                let here = here.clone();
+                async move {
+                    let answer = here.answer(request).await;
+                    here.connections.borrow_mut().used(id);
+                    Ok::<_, Infallible>(answer)
+                }
+            });
+            let mut http = hyper::server::conn::http1::Builder::new();
+            http.timer(TokioTimer::new()).header_read_timeout(REQUEST_PATIENCE).max_buf_size(64 << 10);
+            if let Err(e) = http.serve_connection(TokioIo::new(stream), service).await {
+                tracing::debug!("a connection ended: {e}");
+            }
+            here.connections.borrow_mut().ended(id);
+        });
+        house.connections.borrow_mut().begun(id, task);
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let answer = match self.doors.guard(request.method(), request.headers()) {
+            Ok(()) => self.route(request).await,
+            Err(refusal) => Err(refusal),
+        };
+        let mut response = answer.unwrap_or_else(|(status, fault)| {
+            let body = json!({"fault": fault.to_json()}).to_string();
+            let mut response = reply("application/json", body.into());
+            *response.status_mut() = status;
+            if status == StatusCode::SERVICE_UNAVAILABLE {
+                response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            }
+            response
+        });
+        let headers: [(HeaderName, &str); 4] = [
+            (CONTENT_SECURITY_POLICY, POLICY),
+            (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+            (REFERRER_POLICY, "no-referrer"),
+            (CACHE_CONTROL, "no-store"),
+        ];
+        for (name, value) in headers {
+            response.headers_mut().insert(name, HeaderValue::from_static(value));
+        }
+        response
+    }
+
+    async fn route(&self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Refusal> {
+        let path = request.uri().path().to_owned();
+        match (request.method().as_str(), path.as_str()) {
+            ("GET", "/api/status") => {
+                self.doors.admit(request.headers(), Role::View)?;
+                let state = self.state().await?;
+                let mut value = serde_json::to_value(&state.status).unwrap_or_default();
+                if let Some(object) = value.as_object_mut() {
+                    object.extend(state.glance.clone());
+                    object.insert("web".into(), json!({"pid": std::process::id()}));
+                }
+                self.sent("application/json", value.to_string().into()).await
+            }
+            ("GET", "/metrics") => {
+                self.doors.admit(request.headers(), Role::View)?;
+                let state = self.state().await?;
+                let text = metrics::text(&state.status, &state.glance);
+                self.sent("text/plain; version=0.0.4; charset=utf-8", text.into()).await
+            }
+            ("POST", "/api/look") => {
+                self.doors.admit(request.headers(), Role::View)?;
+                let look = body(request).await.and_then(|bytes| {
+                    Look::read(&bytes).map_err(|fault| (StatusCode::BAD_REQUEST, fault))
+                })?;
+                let answer = self.looks.ask(look).await.ok_or_else(busy)?;
+                self.sent("application/octet-stream", answer.map_err(unreadable)?).await
+            }
+            ("GET", path) => match page::at(path) {
+                Some(file) => Ok(reply(file.mime, Bytes::from_static(file.bytes))),
+                None => Err(refused(StatusCode::NOT_FOUND, "there is nothing at this path", "")),
+            },
+            (_, "/api/status" | "/api/look" | "/metrics") => {
+                Err(refused(StatusCode::METHOD_NOT_ALLOWED, "this path has another method", "see the reference page"))
+            }
+            _ => Err(refused(StatusCode::NOT_FOUND, "there is nothing at this path", "")),
+        }
+    }
+
+    async fn state(&self) -> Result<Arc<State>, Refusal> {
+        self.states.ask(()).await.ok_or_else(busy)?.map_err(unreadable)
+    }
+
+    /// An answer that counts for as long as it is being sent.
+    async fn sent(&self, mime: &'static str, bytes: Vec<u8>) -> Result<Response<Full<Bytes>>, Refusal> {
+        let permits = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        let room = self.room.clone().try_acquire_many_owned(permits).map_err(|_| busy())?;
+        Ok(reply(mime, Bytes::from_owner(Sent { bytes, _room: room })))
+    }
+}
+
+/// Bytes of an answer, and the room that they take until they are sent.
+struct Sent {
+    bytes: Vec<u8>,
+    _room: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for Sent {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+fn reply(mime: &'static str, bytes: Bytes) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(bytes));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(mime));
+    response
+}
+
+fn refused(status: StatusCode, what: &str, hint: &str) -> Refusal {
+    (status, Fault::new(what, "").hint(hint))
+}
+
+fn busy() -> Refusal {
+    let fault = Fault::new("the request was not answered", "too many others wait").hint("ask again in a second");
+    (StatusCode::SERVICE_UNAVAILABLE, fault)
+}
+
+fn unreadable(fault: Fault) -> Refusal {
+    (StatusCode::INTERNAL_SERVER_ERROR, fault)
+}
+
+/// The body of a request, whole and in time.
+async fn body(request: Request<Incoming>) -> Result<Bytes, Refusal> {
+    let body = Limited::new(request.into_body(), REQUEST_BYTES_MAX).collect();
+    match tokio::time::timeout(REQUEST_PATIENCE, body).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(e)) => Err((StatusCode::BAD_REQUEST, Fault::new("the body of the request was not read", e))),
+        Err(_) => Err(refused(StatusCode::REQUEST_TIMEOUT, "the body of the request did not arrive", "")),
+    }
+}
+
+/// The open connections, in the order of their last use.
+#[derive(Default)]
+struct Connections {
+    /// Number of the newest.
+    newest: u64,
+    /// Uses so far.
+    uses: u64,
+    /// By use: number and time.
+    order: BTreeMap<u64, (u64, Instant)>,
+    /// By number: the last use, and its task.
+    tasks: BTreeMap<u64, (u64, JoinHandle<()>)>,
+}
+
+impl Connections {
+    fn begun(&mut self, id: u64, task: JoinHandle<()>) {
+        self.uses += 1;
+        self.order.insert(self.uses, (id, Instant::now()));
+        self.tasks.insert(id, (self.uses, task));
+    }
+
+    /// A request came in, or its answer is ready.
+    fn used(&mut self, id: u64) {
+        if let Some((use_, _)) = self.tasks.get_mut(&id) {
+            self.order.remove(use_);
+            self.uses += 1;
+            *use_ = self.uses;
+            self.order.insert(self.uses, (id, Instant::now()));
+        }
+    }
+
+    fn ended(&mut self, id: u64) {
+        if let Some((use_, _)) = self.tasks.remove(&id) {
+            self.order.remove(&use_);
+        }
+    }
+
+    /// Closes the one that was used longest ago.
+    fn make_room(&mut self) {
+        if let Some((_, (id, _))) = self.order.pop_first()
+            && let Some((_, task)) = self.tasks.remove(&id)
+        {
+            task.abort();
+        }
+    }
+
+    /// Closes those that have had no use for so long that their answer is stuck.
+    fn close_slow(&mut self) {
+        while self.order.first_key_value().is_some_and(|(_, (_, since))| since.elapsed() > ANSWER_PATIENCE) {
+            self.make_room();
+        }
+    }
+}
