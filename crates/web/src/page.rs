@@ -18,10 +18,27 @@ macro_rules! files {
 
 const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
+const IMAGE: &str = "image/svg+xml";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 static FILES: &[File] = &files! {
     "/" "index.html" HTML;
+    "/api.js" "api.js" SCRIPT;
+    "/app.js" "app.js" SCRIPT;
+    "/dom.js" "dom.js" SCRIPT;
+    "/format.js" "format.js" SCRIPT;
+    "/icon.svg" "icon.svg" IMAGE;
+    "/image.js" "image.js" SCRIPT;
+    "/message.js" "message.js" SCRIPT;
+    "/overview.js" "overview.js" SCRIPT;
+    "/palette.js" "palette.js" SCRIPT;
+    "/panel.js" "panel.js" SCRIPT;
+    "/state.js" "state.js" SCRIPT;
+    "/streams.js" "streams.js" SCRIPT;
+    "/style.css" "style.css" CSS;
+    "/trend.js" "trend.js" SCRIPT;
+    "/uPlot.iife.min.js" "uPlot.iife.min.js" SCRIPT;
+    "/uPlot.min.css" "uPlot.min.css" CSS;
 };
 
 /// The file at a path.

@@ -1,0 +1,311 @@
+// The page: asks the server for the status and for what the panels show, as long as it is seen.
+//
+// Each look is asked for when the one before is drawn, at most ten times a second: nothing piles up on either side. A
+// failure becomes a sentence, and the page asks again; it never stops by itself.
+
+import { keepToken, look, Refused, status, token } from './api.js';
+import { byId, setText } from './dom.js';
+import { clock, time } from './format.js';
+import { Overview } from './overview.js';
+import { Panel } from './panel.js';
+import { read, settings, write } from './state.js';
+import { Streams } from './streams.js';
+
+/** @typedef {import('./state.js').Settings} Settings */
+
+/** Panels of the first picture. */
+const FIRST = 12;
+/** Panels of one request. */
+const MOST = 64;
+/** Time from one look to the next at least, ms. */
+const LOOK_MS = 100;
+/** The same of the status, and of attempts after a failure. */
+const STATUS_MS = 1000;
+/** What is in the past changes rarely. */
+const PAST_MS = 1000;
+
+/** Ends waiting early. */
+class Bell {
+  constructor() {
+    /** @type {Set<() => void>} */
+    this.waiting = new Set();
+  }
+
+  ring() {
+    for (const go of this.waiting) go();
+  }
+
+  /** @param {number} ms @returns {Promise<void>} */
+  wait(ms) {
+    return new Promise((resolve) => {
+      const go = () => {
+        clearTimeout(timer);
+        this.waiting.delete(go);
+        resolve();
+      };
+      const timer = setTimeout(go, Math.max(0, ms));
+      this.waiting.add(go);
+    });
+  }
+}
+
+class Page {
+  constructor() {
+    this.state = read(location.hash);
+    /** @type {Map<Settings, Panel>} */
+    this.panels = new Map();
+    /** Panels of the first picture, by stream. @type {Map<string, Settings>} */
+    this.first = new Map();
+    /** Names of streams, as the newest status has them. @type {string[]} */
+    this.names = [];
+    /** What fails now, by what is asked; since when, ms. @type {Map<string, {since: number, text: string}>} */
+    this.failures = new Map();
+    this.isLocked = false;
+    this.bell = new Bell();
+    this.streams = new Streams((stream) => this.toggle(stream));
+    this.overview = new Overview();
+    this.grid = byId('panels').querySelector('.grid') ?? byId('panels');
+    this.eye = new IntersectionObserver((entries) => this.see(entries), { rootMargin: '100px' });
+    this.listen();
+    this.takeToken();
+  }
+
+  listen() {
+    document.addEventListener('visibilitychange', () => this.bell.ring());
+    window.addEventListener('hashchange', () => {
+      this.state = read(location.hash);
+      this.takeToken();
+      this.arrange();
+    });
+    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
+      for (const panel of this.panels.values()) panel.theme();
+    });
+    byId('skip').addEventListener('click', (event) => {
+      // The hash is the state of the page.
+      event.preventDefault();
+      byId('panels').focus();
+    });
+    const field = /** @type {HTMLInputElement} */ (byId('token'));
+    byId('door').addEventListener('submit', (event) => {
+      event.preventDefault();
+      keepToken(field.value.trim());
+      field.value = '';
+      this.unlock();
+    });
+    const at = /** @type {HTMLInputElement} */ (byId('at'));
+    byId('moment').addEventListener('submit', (event) => {
+      event.preventDefault();
+      const moment = Date.parse(`${at.value}Z`);
+      if (!Number.isNaN(moment)) this.go(moment * 1e6);
+    });
+    byId('now').addEventListener('click', () => this.go(null));
+  }
+
+  /** Moves the token of the address that was opened out of the address. */
+  takeToken() {
+    const { token: given } = read(location.hash);
+    if (!given) return;
+    keepToken(given);
+    this.keep();
+    this.unlock();
+  }
+
+  /** Writes what is shown into the address. */
+  keep() {
+    const hash = write(this.state);
+    history.replaceState(null, '', hash ? `#${hash}` : location.pathname);
+  }
+
+  /** @param {number | null} at ns since 1970 UTC; null: now */
+  go(at) {
+    this.state.at = at;
+    this.keep();
+    this.showMoment();
+    this.bell.ring();
+  }
+
+  showMoment() {
+    const { at } = this.state;
+    byId('now').setAttribute('aria-pressed', String(at === null));
+    const field = /** @type {HTMLInputElement} */ (byId('at'));
+    if (at !== null && document.activeElement !== field) field.value = time(at).replace(' ', 'T');
+  }
+
+  /** The panels that are wanted. */
+  wanted() {
+    if (this.state.panels) return this.state.panels;
+    // The same settings each time: a panel is kept as long as its stream is there.
+    return this.names.slice(0, FIRST).map((name) => {
+      const known = this.first.get(name) ?? settings(name);
+      this.first.set(name, known);
+      return known;
+    });
+  }
+
+  /** Makes and removes panels, so that those are there that are wanted. */
+  arrange() {
+    const wanted = this.wanted().slice(0, MOST);
+    for (const [key, panel] of this.panels) {
+      if (wanted.includes(key)) continue;
+      this.eye.unobserve(panel.element);
+      panel.close();
+      this.panels.delete(key);
+    }
+    for (const [i, key] of wanted.entries()) {
+      let panel = this.panels.get(key);
+      if (!panel) {
+        panel = new Panel(key, {
+          changed: () => this.choose(this.wanted()),
+          close: () => this.choose(this.wanted().filter((other) => other !== key)),
+          again: () => this.choose(this.wanted().flatMap((other) => (other === key ? [key, { ...key }] : [other]))),
+        });
+        this.panels.set(key, panel);
+        this.eye.observe(panel.element);
+      }
+      if (this.grid.children[i] !== panel.element) this.grid.insertBefore(panel.element, this.grid.children[i] ?? null);
+    }
+    byId('panels').hidden = wanted.length === 0;
+    this.streams.mark(this.open());
+    this.showMoment();
+    this.bell.ring();
+  }
+
+  /** Names of streams that have a panel. */
+  open() {
+    return new Set(this.wanted().map((panel) => panel.stream));
+  }
+
+  /** @param {Settings[]} panels */
+  choose(panels) {
+    this.state.panels = [...panels];
+    this.keep();
+    this.arrange();
+  }
+
+  /** @param {string} stream */
+  toggle(stream) {
+    const panels = this.wanted();
+    const rest = panels.filter((panel) => panel.stream !== stream);
+    this.choose(rest.length < panels.length ? rest : [...panels, settings(stream)]);
+  }
+
+  /** @param {IntersectionObserverEntry[]} entries */
+  see(entries) {
+    for (const entry of entries) {
+      for (const panel of this.panels.values()) if (panel.element === entry.target) panel.isVisible = entry.isIntersecting;
+    }
+    this.bell.ring();
+  }
+
+  /**
+   * Shows the field for the token.
+   * @param {string} why
+   */
+  lock(why) {
+    if (!this.isLocked) {
+      this.isLocked = true;
+      byId('shown').hidden = true;
+      byId('door').hidden = false;
+      byId('token').focus();
+    }
+    const none = 'This page needs a token. Open the address that `beamport up` or `beamport web` prints, or enter the token.';
+    setText(byId('refusal'), token() ? `The server does not take this token: ${why}` : none);
+  }
+
+  unlock() {
+    this.isLocked = false;
+    byId('door').hidden = true;
+    this.bell.ring();
+  }
+
+  /**
+   * Asks, and keeps what fails as a sentence until the same question is answered again.
+   * @param {string} what
+   * @param {() => Promise<void>} question
+   */
+  async attempt(what, question) {
+    const asked = token();
+    try {
+      await question();
+      this.failures.delete(what);
+    } catch (error) {
+      const why = error instanceof Error ? error.message : String(error);
+      if (error instanceof Refused && error.isToken) {
+        // Not of a token that was entered meanwhile.
+        if (asked === token()) this.lock(why);
+      } else {
+        const text = error instanceof Refused ? why : `The server does not answer (${why}).`;
+        this.failures.set(what, { since: this.failures.get(what)?.since ?? Date.now(), text });
+      }
+    }
+    this.showFailures();
+  }
+
+  showFailures() {
+    const [failure] = this.failures.values();
+    const away = byId('away');
+    away.hidden = !failure;
+    document.body.classList.toggle('stale', Boolean(failure));
+    // The time does not change from one attempt to the next: a screen reader says it once.
+    setText(away, failure ? `${failure.text} Since ${clock(failure.since)} UTC; the page asks again each second.` : '');
+  }
+
+  async askStatus() {
+    const answer = await status();
+    byId('shown').hidden = false;
+    const name = answer.data.split('/').filter(Boolean).pop() ?? answer.data;
+    setText(byId('title'), name);
+    document.title = `${name} · beamport`;
+    setText(byId('clock'), `${time(answer.time)} UTC`);
+    const names = answer.streams.map((stream) => stream.name);
+    const isOther = String(names) !== String(this.names);
+    this.names = names;
+    this.streams.show(answer.streams, this.open());
+    this.overview.show(answer);
+    if (isOther) this.arrange();
+  }
+
+  async askLook() {
+    const { at } = this.state;
+    const panels = [...this.panels.values()].filter((panel) => panel.isVisible);
+    if (panels.length === 0) return;
+    const asked = panels.map((panel) => panel.ask(at));
+    const answer = await look(at, asked.map((one) => one.asked));
+    for (const [i, panel] of panels.entries()) {
+      // Not what was asked before the last change.
+      if (panel.ask(this.state.at).settings !== asked[i].settings) continue;
+      try {
+        panel.show(answer.panels[i], asked[i].settings);
+      } catch (error) {
+        panel.fail(`This page cannot draw the answer: ${error}`);
+      }
+    }
+    await new Promise((resolve) => requestAnimationFrame(resolve));
+  }
+
+  /**
+   * Asks again and again while the page is seen.
+   * @param {string} what
+   * @param {() => number} pause ms from one question to the next
+   * @param {() => Promise<void>} question
+   */
+  async repeat(what, pause, question) {
+    for (;;) {
+      if (document.hidden || this.isLocked) {
+        await this.bell.wait(60000);
+        continue;
+      }
+      const began = performance.now();
+      await this.attempt(what, question);
+      const least = this.failures.has(what) ? STATUS_MS : pause();
+      await this.bell.wait(began + least - performance.now());
+    }
+  }
+
+  run() {
+    this.repeat('status', () => STATUS_MS, () => this.askStatus());
+    this.repeat('look', () => (this.state.at === null ? LOOK_MS : PAST_MS), () => this.askLook());
+  }
+}
+
+new Page().run();

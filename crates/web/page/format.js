@@ -1,0 +1,87 @@
+// Figures and times as people read them.
+
+/**
+ * A count with separated thousands.
+ * @param {number | null | undefined} value
+ * @returns {string}
+ */
+export function count(value) {
+  return value == null ? '-' : String(value).replace(/\B(?=(\d{3})+(?!\d))/g, ',');
+}
+
+const PREFIXES = ['', 'k', 'M', 'G', 'T', 'P'];
+
+/**
+ * A quantity with an SI prefix and three digits.
+ * @param {number | null | undefined} value
+ * @param {string} unit
+ * @returns {string}
+ */
+export function quantity(value, unit) {
+  if (value == null) return '-';
+  let rest = value;
+  let power = 0;
+  while (Math.abs(rest) >= 999.5 && power < PREFIXES.length - 1) {
+    rest /= 1000;
+    power += 1;
+  }
+  const digits = power === 0 && Number.isInteger(rest) ? 0 : Math.max(0, 2 - Math.floor(Math.log10(Math.abs(rest) || 1)));
+  return `${rest.toFixed(Math.min(digits, 2))} ${PREFIXES[power]}${unit}`.trim();
+}
+
+/**
+ * A measured value.
+ * @param {number | bigint | null | undefined} value
+ * @returns {string}
+ */
+export function number(value) {
+  if (value == null) return '-';
+  if (typeof value === 'bigint') return String(value);
+  if (Number.isInteger(value) && Math.abs(value) < 1e9) return String(value);
+  return String(Number(value.toPrecision(6)));
+}
+
+/**
+ * Date and time, UTC, to the ms.
+ * @param {number} ns since 1970 UTC
+ * @returns {string}
+ */
+export function time(ns) {
+  const date = new Date(ns / 1e6);
+  // Clocks of sources may be wrong: a time beyond the calendar is a number.
+  return Number.isNaN(date.getTime()) ? `${ns} ns` : date.toISOString().replace('T', ' ').replace('Z', '');
+}
+
+/**
+ * Time of day, UTC, to the s.
+ * @param {number} ms since 1970 UTC
+ * @returns {string}
+ */
+export function clock(ms) {
+  return new Date(ms).toISOString().slice(11, 19);
+}
+
+/**
+ * A duration in its largest unit.
+ * @param {number} ns
+ * @returns {string}
+ */
+export function duration(ns) {
+  const seconds = Math.abs(ns) / 1e9;
+  const sign = ns < 0 ? '-' : '';
+  if (seconds < 1) return `${sign}${Math.round(seconds * 1e3)} ms`;
+  if (seconds < 120) return `${sign}${number(Number(seconds.toFixed(1)))} s`;
+  if (seconds < 7200) return `${sign}${Math.round(seconds / 60)} min`;
+  if (seconds < 172800) return `${sign}${Math.round(seconds / 3600)} h`;
+  return `${sign}${count(Math.round(seconds / 86400))} d`;
+}
+
+/**
+ * Counts by reason: `full 3, corrupt 1`.
+ * @param {Record<string, number>} counts
+ * @returns {string}
+ */
+export function reasons(counts) {
+  const all = Object.entries(counts).filter(([, value]) => value > 0);
+  return all.length === 0 ? '0' : all.map(([reason, value]) => `${reason} ${count(value)}`).join(', ');
+}

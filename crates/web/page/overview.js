@@ -1,0 +1,205 @@
+// Workers, runs, accounts of stages, faults: the tables below the panels.
+
+import { byId, element, setText, Table } from './dom.js';
+import { count, duration, quantity, reasons, time } from './format.js';
+
+/** @typedef {import('./api.js').Status} Status */
+
+/** @param {Record<string, number>} counts */
+const sum = (counts) => Object.values(counts).reduce((a, b) => a + b, 0);
+
+export class Overview {
+  constructor() {
+    this.workers = new Table('Workers', [
+      ['worker', ''],
+      ['code', ''],
+      ['slots', ''],
+      ['messages', 'number'],
+      ['messages/s', 'number'],
+      ['lag', 'number'],
+      ['aside', 'number'],
+      ['filtered', 'number'],
+      ['lost', 'number'],
+      ['restarts', 'number'],
+    ]);
+    this.runs = new Table(
+      'Runs, newest first',
+      [
+        ['run', ''],
+        ['state', ''],
+        ['start (UTC)', ''],
+        ['duration', 'number'],
+        ['messages', 'number'],
+        ['bytes', 'number'],
+        ['lost', 'number'],
+        ['late', 'number'],
+        ['account', ''],
+        ['files', ''],
+      ],
+      50,
+    );
+    this.accounts = new Table('Accounts of stages', [
+      ['stage', ''],
+      ['input', ''],
+      ['read', 'number'],
+      ['done', 'number'],
+      ['aside', 'number'],
+      ['skipped', 'number'],
+      ['lost', 'number'],
+      ['held', 'number'],
+      ['account', ''],
+    ]);
+    this.missing = element('ul');
+    this.running = new Table('Stages of the running instrument', [
+      ['stage', ''],
+      ['kind', ''],
+      ['status', ''],
+      ['fault', ''],
+    ]);
+    byId('workers').append(this.workers.element);
+    byId('runs').append(this.runs.element);
+    byId('accounts').append(this.accounts.element, this.missing);
+    byId('running').append(this.running.element);
+  }
+
+  /** @param {Status} status */
+  show(status) {
+    this.showFaults(status);
+    this.showWorkers(status);
+    this.showRuns(status);
+    this.showAccounts(status);
+    this.showRunning(status);
+  }
+
+  /** @param {Status} status */
+  showFaults(status) {
+    const texts = [
+      ...status.troubles,
+      ...status.unreadable.map(({ name, why }) => `The stream ${name} cannot be read: ${why}`),
+      ...status.damaged.map(({ book, first, last, why }) => `Messages ${first} to ${last} of ${book} cannot be read: ${why}`),
+      ...status.streams.filter((s) => s.orphaned).map((s) => `The writer of ${s.name} ended; the next one recovers it.`),
+    ];
+    showList(byId('troubles'), byId('troubles').querySelector('ul'), texts);
+  }
+
+  /** @param {Status} status */
+  showWorkers({ workers }) {
+    byId('workers').hidden = workers.length === 0;
+    this.workers.show(
+      workers.map((worker) => {
+        const slots = [`${worker.living} of ${worker.slots}`];
+        if (worker.starting) slots.push(`${worker.starting} starting`);
+        if (worker.away) slots.push(`${worker.away} away`);
+        const shadow = worker.shadow ? `, shadow of ${worker.shadow}` : '';
+        return {
+          key: worker.name,
+          cells: [
+            worker.name,
+            (worker.call || '-') + shadow,
+            slots.join(', '),
+            count(worker.messages),
+            quantity(worker.messages_per_s, ''),
+            count(worker.lag),
+            count(worker.aside),
+            count(worker.filtered),
+            count(worker.lost),
+            count(worker.restarts),
+          ],
+          bad: at({ 2: worker.away > 0, 6: worker.aside > 0, 8: worker.lost > 0 }),
+        };
+      }),
+    );
+  }
+
+  /** @param {Status} status */
+  showRuns({ runs, time: now }) {
+    byId('runs').hidden = runs.length === 0;
+    this.runs.show(
+      [...runs].reverse().map((run) => {
+        let account = run.closed === null ? '-' : run.closed ? 'closed' : 'not closed';
+        if (run.absent.length > 0) account += `, ${count(run.absent.length)} times without a source`;
+        if (run.trouble) account += `, ${run.trouble}`;
+        return {
+          key: run.name,
+          cells: [
+            run.name,
+            run.reason ? `${run.state} (${run.reason})` : run.state,
+            time(run.start),
+            duration((run.stop ?? now) - run.start),
+            count(run.messages),
+            quantity(run.bytes, 'B'),
+            count(run.lost),
+            count(run.late),
+            account,
+            run.files.join(', ') || '-',
+          ],
+          bad: at({ 6: (run.lost ?? 0) > 0, 8: run.trouble !== null || (run.state === 'sealed' && run.closed === false) }),
+        };
+      }),
+    );
+  }
+
+  /** @param {Status} status */
+  showAccounts({ stages, missing }) {
+    byId('accounts').hidden = stages.length === 0 && missing.length === 0;
+    this.accounts.show(
+      stages.map((row) => ({
+        key: `${row.stage} ${row.stream}`,
+        cells: [
+          row.stage,
+          row.stream,
+          count(row.read),
+          count(row.done),
+          reasons(row.aside),
+          reasons(row.skipped),
+          reasons(row.lost),
+          count(row.held),
+          row.closed ? 'closed' : 'not closed',
+        ],
+        bad: at({ 4: sum(row.aside) > 0, 6: sum(row.lost) > 0, 8: !row.closed }),
+      })),
+    );
+    const texts = missing.map(
+      (one) => `${one.stage}: ${count(one.missing)} ids without any message, ${count(one.incomplete)} incomplete.`,
+    );
+    showList(this.missing, this.missing, texts);
+  }
+
+  /** @param {Status} status */
+  showRunning({ running }) {
+    const stages = Object.entries(running);
+    byId('running').hidden = stages.length === 0;
+    this.running.show(
+      stages.map(([name, stage]) => ({
+        key: name,
+        cells: [name, stage.kind, stage.status ?? '-', stage.trouble ?? '-'],
+        bad: at({ 3: stage.trouble !== null }),
+      })),
+    );
+  }
+}
+
+/**
+ * Flags by column.
+ * @param {Record<number, boolean>} flags
+ * @returns {boolean[]}
+ */
+function at(flags) {
+  return Array.from({ length: 10 }, (_, i) => flags[i] ?? false);
+}
+
+/**
+ * Shows texts as items of a list, and nothing where there are none.
+ * @param {HTMLElement} around
+ * @param {HTMLElement | null} list
+ * @param {string[]} texts
+ */
+function showList(around, list, texts) {
+  around.hidden = texts.length === 0;
+  if (!list) return;
+  while (list.children.length > texts.length) list.lastElementChild?.remove();
+  for (const [i, text] of texts.entries()) {
+    if (!list.children[i]) list.append(element('li'));
+    setText(list.children[i], text);
+  }
+}

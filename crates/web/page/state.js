@@ -1,0 +1,130 @@
+// What the page shows, as the hash of its address: `#at=NS&panel=STREAM;KEY=VALUE;...&panel=...`.
+
+/**
+ * What one panel shows.
+ * @typedef {object} Settings
+ * @property {string} stream
+ * @property {string} view `auto`, `image`, `trend` or `message`
+ * @property {string} origin empty: all
+ * @property {number} window s
+ * @property {number[] | null} region x0, y0, x1, y1; null: the whole image
+ * @property {string} reduce `mean` or `max`
+ * @property {boolean} log
+ * @property {string} cut percentage of the pixels that is cut off at both ends of the colours
+ * @property {number | null} sequence null: the newest
+ */
+
+/**
+ * @typedef {object} State
+ * @property {number | null} at ns since 1970 UTC; null: now
+ * @property {Settings[] | null} panels null: one for each stream
+ */
+
+/**
+ * @param {string} stream
+ * @returns {Settings}
+ */
+export function settings(stream) {
+  return {
+    stream,
+    view: 'auto',
+    origin: '',
+    window: 60,
+    region: null,
+    reduce: 'mean',
+    log: false,
+    cut: '0.5',
+    sequence: null,
+  };
+}
+
+/**
+ * Reads a hash; what it does not understand it leaves out.
+ * @param {string} hash
+ * @returns {State & {token: string}}
+ */
+export function read(hash) {
+  /** @type {State & {token: string}} */
+  const state = { at: null, panels: null, token: '' };
+  for (const part of hash.replace(/^#/, '').split('&')) {
+    const [key, value] = halves(part);
+    if (key === 'token') state.token = decode(value);
+    if (key === 'at' && /^\d+$/.test(value)) state.at = Number(value);
+    if (key === 'panel') {
+      state.panels ??= [];
+      if (value) state.panels.push(readPanel(value));
+    }
+  }
+  return state;
+}
+
+/**
+ * @param {string} text
+ * @returns {Settings}
+ */
+function readPanel(text) {
+  const [stream, ...rest] = text.split(';');
+  const panel = settings(decode(stream));
+  for (const part of rest) {
+    const [key, value] = halves(part);
+    if (key === 'view' && ['auto', 'image', 'trend', 'message'].includes(value)) panel.view = value;
+    if (key === 'origin') panel.origin = decode(value);
+    if (key === 'window' && Number(value) > 0) panel.window = Number(value);
+    if (key === 'region' && /^\d+(,\d+){3}$/.test(value)) panel.region = value.split(',').map(Number);
+    if (key === 'reduce' && value === 'max') panel.reduce = value;
+    if (key === 'log') panel.log = true;
+    if (key === 'cut' && Number(value) >= 0 && Number(value) < 50) panel.cut = value;
+    if (key === 'sequence' && /^\d+$/.test(value)) panel.sequence = Number(value);
+  }
+  return panel;
+}
+
+/**
+ * @param {State} state
+ * @returns {string} without `#`
+ */
+export function write(state) {
+  const parts = state.at === null ? [] : [`at=${state.at}`];
+  if (state.panels?.length === 0) parts.push('panel=');
+  for (const panel of state.panels ?? []) parts.push(`panel=${writePanel(panel)}`);
+  return parts.join('&');
+}
+
+/**
+ * @param {Settings} panel
+ * @returns {string}
+ */
+export function writePanel(panel) {
+  const usual = settings(panel.stream);
+  const parts = [encodeURIComponent(panel.stream)];
+  if (panel.view !== usual.view) parts.push(`view=${panel.view}`);
+  if (panel.origin) parts.push(`origin=${encodeURIComponent(panel.origin)}`);
+  if (panel.window !== usual.window) parts.push(`window=${panel.window}`);
+  if (panel.region) parts.push(`region=${panel.region.join(',')}`);
+  if (panel.reduce !== usual.reduce) parts.push(`reduce=${panel.reduce}`);
+  if (panel.log) parts.push('log');
+  if (panel.cut !== usual.cut) parts.push(`cut=${panel.cut}`);
+  if (panel.sequence !== null) parts.push(`sequence=${panel.sequence}`);
+  return parts.join(';');
+}
+
+/**
+ * @param {string} text
+ * @returns {[string, string]}
+ */
+function halves(text) {
+  const at = text.indexOf('=');
+  return at < 0 ? [text, ''] : [text.slice(0, at), text.slice(at + 1)];
+}
+
+/**
+ * @param {string} text
+ * @returns {string}
+ */
+function decode(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
