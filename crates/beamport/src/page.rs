@@ -1,10 +1,10 @@
 //! The page of an instrument that `up` starts: `beamport web` as a child, which is started again when it ends.
 //!
-//! `up` listens, and the child serves at this socket, its stdin: the address stays the same, and a browser that connects
-//! while there is no child waits for the next one. A page that cannot be served is a warning and stops nothing.
+//! `up` listens, and the child serves at this socket, its stdin: the address stays the same, and a browser that
+//! connects while there is no child waits for the next one. A page that cannot be served is a warning and stops
+//! nothing.
 
 use crate::limits::PAGE_AGAIN;
-use crate::verbs::web::{line, listen};
 use flow::Fault;
 use std::io::{self, Write as _};
 use std::net::TcpListener;
@@ -35,7 +35,8 @@ impl Page {
 
     /// Starts it again where it has ended.
     pub(crate) fn look(&mut self) {
-        if self.child.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(Some(_)))) || Instant::now() < self.next {
+        let lives = self.child.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(Some(_))));
+        if lives || Instant::now() < self.next {
             return;
         }
         self.next = Instant::now() + PAGE_AGAIN;
@@ -56,9 +57,9 @@ impl Page {
         let cannot = |e: io::Error| Fault::io("cannot start the page", &e);
         if self.listener.is_none() {
             let tokens = web::Tokens::of(&self.data)?;
-            let listener = listen(&self.plan)?;
+            let listener = self.plan.bind()?;
             let address = listener.local_addr().map_err(cannot)?;
-            let _ = writeln!(io::stderr(), "{}", line(&web::url(address, &tokens)));
+            let _ = writeln!(io::stderr(), "page: {}", web::url(address, &tokens));
             self.listener = Some(listener);
         }
         let Some(listener) = &self.listener else { return Err(Fault::new("cannot start the page", "")) };

@@ -32,7 +32,8 @@ impl Doors {
         };
         let Some(host) = text(HOST) else { return refuse("the request has no header `Host`", String::new()) };
         if !self.is_here(host) {
-            return refuse("the request is for another host", format!("its header `Host` is `{}`", host.escape_debug()));
+            let cause = format!("its header `Host` is `{}`", host.escape_debug());
+            return refuse("the request is for another host", cause);
         }
         match text(ORIGIN) {
             Some(origin) if method != Method::GET && origin.strip_prefix("http://") != Some(host) => {
@@ -45,8 +46,8 @@ impl Doors {
     /// The role of a request; where it is less than `needed`, a refusal.
     pub(crate) fn admit(&self, headers: &HeaderMap, needed: Role) -> Result<Role, Refusal> {
         let refuse = |cause| {
-            let hint = "open the URL that `beamport up` prints, or send `Authorization: Bearer TOKEN` with the token in \
-                        `web.view.token` of the data folder";
+            let hint = "open the URL that `beamport up` prints, or send `Authorization: Bearer TOKEN` with the token \
+                        in `web.view.token` of the data folder";
             Err((StatusCode::UNAUTHORIZED, Fault::new("the request needs a token", cause).hint(hint)))
         };
         let given = headers.get(AUTHORIZATION).map(|value| value.to_str().unwrap_or_default());
@@ -109,9 +110,8 @@ mod tests {
     #[test]
     fn a_page_of_another_site_is_refused() {
         let doors = doors();
-        let from = |origin: &str| {
-            doors.guard(&Method::POST, &headers(&[(HOST, "127.0.0.1:8642"), (ORIGIN, origin)])).is_ok()
-        };
+        let from =
+            |origin: &str| doors.guard(&Method::POST, &headers(&[(HOST, "127.0.0.1:8642"), (ORIGIN, origin)])).is_ok();
         assert!(from("http://127.0.0.1:8642"));
         assert!(!from("http://evil.example") && !from("null") && !from("http://127.0.0.1:8643"));
         assert!(doors.guard(&Method::POST, &headers(&[(HOST, "127.0.0.1:8642")])).is_ok());

@@ -19,8 +19,12 @@ macro_rules! names {
         #[derive(Clone, Copy)]
         enum Id { $($id),* }
         /// Every metric, in the order of the page.
-        pub(crate) static NAMES: &[Name] =
-            &[$( Name { name: concat!("beamport_", $name), kind: stringify!($kind), labels: $labels, about: $about } ),*];
+        pub(crate) static NAMES: &[Name] = &[$( Name {
+            name: concat!("beamport_", $name),
+            kind: stringify!($kind),
+            labels: $labels,
+            about: $about,
+        } ),*];
     };
 }
 
@@ -33,11 +37,11 @@ names! {
     Stored = "stream_stored_bytes" gauge ["stream"] "Bytes that the folder of the stream takes.";
     Live = "stream_live_bytes" gauge ["stream"] "Bytes that the live place of the stream takes in shared memory.";
     Lost = "stream_lost_total" counter ["stream"] "Known missing messages of the stream.";
-    Lag = "stream_lag_messages" gauge ["stream"] "Published messages that the slowest counted reader has not committed.";
+    Lag = "stream_lag_messages" gauge ["stream"] "Messages that the slowest counted reader has not committed.";
     Fill = "stream_fill_ratio" gauge ["stream"] "Share of the live place that cannot be freed.";
     Late = "stream_late_total" counter ["stream"] "Messages of sealed runs that arrived after the seal.";
     Written = "stream_written" gauge ["stream"] "1 while a process writes the stream.";
-    Reader = "reader_lag_messages" gauge ["stream, reader, kind"] "Published messages that the reader has not committed.";
+    Reader = "reader_lag_messages" gauge ["stream, reader, kind"] "Messages that the reader has not committed.";
     Slots = "worker_slots" gauge ["worker, state"] "Slots of the worker: configured, living, starting, away.";
     Restarts = "worker_restarts_total" counter ["worker"] "Slots that died since the instrument started.";
     Done = "worker_messages_total" counter ["worker"] "Messages that the worker has finished.";
@@ -46,7 +50,7 @@ names! {
     WorkerLost = "worker_lost_total" counter ["worker"] "Messages that the worker lost.";
     Slow = "worker_skipped_total" counter ["worker"] "Messages that a shadow was too slow for.";
     WorkerLag = "worker_lag_messages" gauge ["worker"] "Messages of its inputs that the worker has not committed.";
-    StageLost = "stage_lost_total" counter ["stage, stream"] "Messages of the input that the merge, worker or live sink lost.";
+    StageLost = "stage_lost_total" counter ["stage, stream"] "Messages of the input that the stage lost.";
     StageFault = "stage_fault" gauge ["stage, kind"] "1 while the stage has a fault.";
     Runs = "runs" gauge ["state"] "Runs: open, settling, sealed.";
     RunsOpen = "runs_not_closed" gauge [""] "Sealed runs whose account does not close.";

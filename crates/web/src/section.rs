@@ -1,7 +1,7 @@
 //! `[web]` of an instrument file: the keys, and what they say.
 
 use settings::{Key, Refused, Section, Setting, key};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 
 static LISTEN: Key = key(
     "listen",
@@ -50,6 +50,14 @@ impl Plan {
             flow::Fault::new(format!("the page cannot be served at `{listen}`"), refused.cause).hint(refused.hint)
         };
         Ok(Self { listen: address(listen, insecure).map_err(fault)?, open })
+    }
+
+    /// Listens at the address.
+    pub fn bind(&self) -> Result<TcpListener, flow::Fault> {
+        TcpListener::bind(self.listen).map_err(|e| {
+            flow::Fault::io(format!("the page cannot be served at {}", self.listen), &e)
+                .hint("choose another port: `listen` in [web], or `--listen 127.0.0.1:0`")
+        })
     }
 }
 

@@ -205,9 +205,9 @@ impl House {
             }
             ("POST", "/api/look") => {
                 self.doors.admit(request.headers(), Role::View)?;
-                let look = body(request).await.and_then(|bytes| {
-                    Look::read(&bytes).map_err(|fault| (StatusCode::BAD_REQUEST, fault))
-                })?;
+                let look = body(request)
+                    .await
+                    .and_then(|bytes| Look::read(&bytes).map_err(|fault| (StatusCode::BAD_REQUEST, fault)))?;
                 let answer = self.looks.ask(look).await.ok_or_else(busy)?;
                 self.sent("application/octet-stream", answer.map_err(unreadable)?).await
             }

@@ -22,7 +22,7 @@ const CRATES: [Layers; 2] = [
             &["edges"],
             &["file"],
             &["cli", "mover", "room"],
-            &["report", "simulated"],
+            &["page", "report", "simulated"],
             &["verbs"],
             &["up"],
             &["demo"],

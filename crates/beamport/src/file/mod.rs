@@ -444,7 +444,8 @@ impl Reader<'_> {
             } else {
                 (
                     String::new(),
-                    "known keys: instrument, data, [source.NAME], [merge.NAME], [worker.NAME], [sink.NAME], [run.NAME], [web]"
+                    "known keys: instrument, data, [source.NAME], [merge.NAME], [worker.NAME], [sink.NAME], \
+                     [run.NAME], [web]"
                         .to_owned(),
                 )
             };

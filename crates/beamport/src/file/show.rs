@@ -62,13 +62,13 @@ impl Instrument {
     /// The same as JSON: `{"instrument":NAME,"settings":{KEY:{"value":..,"line":N or null}},"sections":[{"kind","name","line","settings"}]}`.
     #[must_use]
     pub fn show_json(&self) -> Json {
-        let sections: Vec<Json> = self
-            .parts()
-            .map(|part| json!({"kind": part.kind, "name": part.name, "line": part.line, "settings": settings(part.shown)}))
-            .chain(self.shown_page.iter().map(|(line, shown)| {
-                json!({"kind": PAGE, "name": null, "line": line, "settings": settings(shown)})
-            }))
-            .collect();
+        let section = |kind: &str, name: Option<&str>, line: u32, shown: &[Shown]| {
+            let settings = settings(shown);
+            json!({"kind": kind, "name": name, "line": line, "settings": settings})
+        };
+        let named = self.parts().map(|part| section(part.kind, Some(part.name), part.line, part.shown));
+        let page = self.shown_page.iter().map(|(line, shown)| section(PAGE, None, *line, shown));
+        let sections: Vec<Json> = named.chain(page).collect();
         json!({"instrument": *self.name, "settings": settings(&self.shown), "sections": sections})
     }
 }

@@ -25,29 +25,16 @@ pub fn run(asked: &Web) -> Result<ExitCode, Fault> {
             let stdin = std::io::stdin().as_fd().try_clone_to_owned();
             TcpListener::from(stdin.map_err(|e| Fault::io("there is no socket at stdin", &e))?)
         }
-        None => listen(&plan)?,
+        None => plan.bind()?,
     };
     let tokens = web::Tokens::of(&data.folder)?;
     if asked.parent.is_none() {
         let address = listener.local_addr().map_err(|e| Fault::io("the page has no address", &e))?;
-        let _ = writeln!(std::io::stderr(), "{}", line(&web::url(address, &tokens)));
+        let _ = writeln!(std::io::stderr(), "page: {}", web::url(address, &tokens));
     }
     let instrument = Arc::new(Running { folder: data.folder.clone() });
     web::serve(web::Served { data, listener, plan, tokens, instrument, by_interrupt: asked.parent.is_none() })?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Listens where the page is to be served.
-pub(crate) fn listen(plan: &web::Plan) -> Result<TcpListener, Fault> {
-    TcpListener::bind(plan.listen).map_err(|e| {
-        Fault::io(format!("the page cannot be served at {}", plan.listen), &e)
-            .hint("choose another port: `listen` in [web], or `--listen 127.0.0.1:0`")
-    })
-}
-
-/// What tells a person where the page is.
-pub(crate) fn line(url: &str) -> String {
-    format!("page: {url}")
 }
 
 /// The instrument that runs in a data folder, by its socket.

@@ -113,8 +113,16 @@ fn reduce(dtype: DType, part: &Part<'_>, how: Reduce) -> (Vec<f32>, Option<f32>,
         };
     }
     typed!(
-        i8 = Int8, u8 = UInt8, i16 = Int16, u16 = UInt16, i32 = Int32, u32 = UInt32, i64 = Int64, u64 = UInt64,
-        f32 = Float32, f64 = Float64
+        i8 = Int8,
+        u8 = UInt8,
+        i16 = Int16,
+        u16 = UInt16,
+        i32 = Int32,
+        u32 = UInt32,
+        i64 = Int64,
+        u64 = UInt64,
+        f32 = Float32,
+        f64 = Float64
     )
 }
 

@@ -70,8 +70,11 @@ impl Streams {
     /// Opens a stream, or takes it from the last time.
     pub(super) fn open(&mut self, data: &Data, name: &str) -> Result<&mut Stream, Fault> {
         if Data::is_book(name) {
-            return Err(Fault::new(format!("`{name}` is no stream of an instrument"), "beamport keeps its books there")
-                .hint("the status has runs, stages and readers"));
+            return Err(Fault::new(
+                format!("`{name}` is no stream of an instrument"),
+                "beamport keeps its books there",
+            )
+            .hint("the status has runs, stages and readers"));
         }
         if let Some(stream) = self.open.get_mut(name)
             && stream.compared.elapsed() >= COMPARE
@@ -158,7 +161,12 @@ impl Stream {
                 continue;
             }
             let view = View::of(entry.schema.0);
-            if panel.view == View::Message || view == panel.view || (panel.view == View::Auto && view != View::Message) {
+            let fits = match panel.view {
+                View::Auto => view != View::Message,
+                View::Message => true,
+                asked => asked == view,
+            };
+            if fits {
                 return Ok(self.found(sequence, entry));
             }
             // Values come with alarms and units between them.

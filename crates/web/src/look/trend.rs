@@ -190,7 +190,10 @@ enum Row {
 /// The numbers of a message. Of an array that is one value, its first element.
 fn values(bytes: &[u8], source_time: i64, see: &mut dyn FnMut(Row)) {
     match wire::read(bytes) {
-        Ok(Message::F144(f144::F144 { value, .. }) | Message::F142(f142::F142 { value: f142::Value::Number(value), .. })) => {
+        Ok(
+            Message::F144(f144::F144 { value, .. })
+            | Message::F142(f142::F142 { value: f142::Value::Number(value), .. }),
+        ) => {
             let value = match value {
                 f144::Value::Scalar(scalar) => Some(scalar.to_f64()),
                 f144::Value::Array(numbers) => numbers.get(0).map(wire::Scalar::to_f64),
