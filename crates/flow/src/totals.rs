@@ -62,11 +62,12 @@ pub(crate) fn read(data: &Data, stream: &str) -> Result<Entries, Fault> {
     let is_known = entries.total_below > 0;
     let mut tail = Tail::new(&mut entries, bounds.first);
     for commit in book.commits[behind..].iter().flatten() {
+        let gaps: Vec<&Gap> = commit.gaps.iter().filter(|gap| gap.stream == stream && !gap.by_sequence).collect();
+        tail.expect(&gaps);
         tail.walk(&mut reader, stream, commit.output_next.min(bounds.count))?;
-        for gap in commit.gaps.iter().filter(|gap| gap.stream == stream && !gap.by_sequence) {
-            tail.lose(gap);
-        }
+        gaps.into_iter().for_each(|gap| tail.lose(gap));
     }
+    tail.expect(&[]);
     tail.walk(&mut reader, stream, bounds.count)?;
     let retired = tail.retired;
     // Before the first totals nothing is known of what retention took, as of a stream without a book.
@@ -195,12 +196,31 @@ struct Tail<'a> {
     retired: u64,
     /// Rows of origins, with their names, that were seen behind them.
     names: BTreeMap<u32, String>,
+    /// Gaps of the next commit that list their numbers, by origin, in the order of the numbers.
+    gaps: BTreeMap<&'a str, Vec<&'a Gap>>,
 }
 
 impl<'a> Tail<'a> {
     fn new(entries: &'a mut Entries, first: u64) -> Self {
         let next = entries.total_below;
-        Self { entries, next, retired: first.saturating_sub(next), names: BTreeMap::new() }
+        let (names, gaps) = Default::default();
+        Self { entries, next, retired: first.saturating_sub(next), names, gaps }
+    }
+
+    /// Takes the gaps of the next commit, whose messages are walked next. The source named them while numbers came, and
+    /// a tally takes no reason for numbers that have fallen below its window: those of a wide hole get it as the hole
+    /// opens, those of a hole before get it now.
+    fn expect(&mut self, gaps: &[&'a Gap]) {
+        self.gaps.clear();
+        for gap in gaps.iter().filter(|gap| !gap.is_joined() && gap.first <= gap.last) {
+            self.gaps.entry(&gap.origin).or_default().push(gap);
+            let Some(tally) = self.entries.tallies.get_mut(&gap.origin) else { continue };
+            let (low, high) = (gap.first.max(tally.first), gap.last.min(tally.next.saturating_sub(1)));
+            if tally.sent() > 0 && low <= high {
+                tally.lose(low..=high, &gap.reason);
+            }
+        }
+        self.gaps.values_mut().for_each(|gaps| gaps.sort_by_key(|gap| (gap.first, gap.last)));
     }
 
     /// Counts the messages below `end`.
@@ -234,6 +254,18 @@ impl<'a> Tail<'a> {
             let taken = self.retired.min(entry.origin_seq - tally.next);
             tally.see_retired(taken);
             self.retired -= taken;
+        }
+        if entry.origin_seq > tally.next
+            && tally.sent() > 0
+            && let Some(gaps) = self.gaps.get(name.as_str())
+        {
+            let of_hole = gaps[gaps.partition_point(|gap| gap.last < tally.next)..].iter();
+            for gap in of_hole.take_while(|gap| gap.first < entry.origin_seq) {
+                let (low, high) = (gap.first.max(tally.next), gap.last.min(entry.origin_seq - 1));
+                if low <= high {
+                    tally.lose(low..=high, &gap.reason);
+                }
+            }
         }
         tally.see(entry.origin_seq, entry.source_time);
     }

@@ -214,6 +214,28 @@ fn numbers_that_came_while_no_receiver_ran_are_absent() {
 }
 
 #[test]
+fn a_wide_hole_keeps_its_reason_when_the_receiver_was_killed() {
+    let lab = Lab::new(&json!({"rate": 1}));
+    for (life, first) in [0_u64, 20_000, 24_200].into_iter().enumerate() {
+        let mut intake = lab.start();
+        lab.send_numbers(first..first + 100);
+        // The last numbers of a hole are filed after the reorder time.
+        run(&mut intake, |intake| intake.status()["next"] == first + 100);
+        lab.send_numbers(first + 100..first + 200);
+        run(&mut intake, |intake| {
+            let absent = intake.status()["absent"].as_u64().unwrap_or(0);
+            intake.status()["next"] == first + 200 && absent == [0, 19_800, 4_000][life]
+        });
+        // Nothing more is committed.
+        drop(intake);
+    }
+    let accounts = ledger::entries(&lab.data, "d001").unwrap().0;
+    let [account] = accounts.as_slice() else { panic!("{accounts:#?}") };
+    assert_eq!((account.sent, account.appended), (24_400, 600));
+    assert_eq!(account.lost, [("absent".to_owned(), 23_800)].into());
+}
+
+#[test]
 fn a_board_that_restarts_while_no_receiver_runs_is_another_origin() {
     let lab = Lab::new(&json!({"rate": 1}));
     let mut intake = lab.start();
