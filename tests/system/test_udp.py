@@ -74,6 +74,15 @@ def test_a_run_of_boards_with_loss_closes_with_the_numbers_that_the_boards_print
             assert len(file[f"entry/{name}/event_index"]) == arrived
 
 
+def test_a_port_that_is_taken_ends_the_start_with_its_name(lab):
+    lab.write(boards(2, "rate = 1"))
+    address = lab.file.read_text().split('listen = "')[2].split('"')[0]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.bind(("127.0.0.1", int(address.split(":")[1])))
+        said = lab.run("up", lab.file, status=2).stderr.decode()
+    assert f"source `d002` cannot listen at {address}" in said and "in use" in said and "ss -ulpn" in said, said
+
+
 def test_a_killed_mover_accounts_for_what_it_missed(lab):
     names = ["d001", "d002"]
     lab.write(boards(2, 'rate = 3000, size = "200 B", loss = 0.01') + "[run.first]\n")

@@ -1,6 +1,6 @@
 //! The sockets: many datagrams a system call, to and fro. All `unsafe` of the crate is here.
 
-use crate::limits::{BATCH, DATAGRAM_BYTES, PIECE_BYTES, SEGMENTS};
+use crate::limits::{BATCH, DATAGRAM_BYTES, INTERFACE_BYTES, PIECE_BYTES, SEGMENTS};
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, sockaddr_storage, socklen_t};
 use std::io::{Error, ErrorKind, Result};
 use std::mem::{size_of, zeroed};
@@ -175,6 +175,16 @@ pub(crate) fn listen(address: SocketAddr, interface: Option<&str>, gro: bool) ->
         set(&socket, libc::SOL_UDP, libc::UDP_GRO, &[1 as c_int])?;
     }
     Ok(socket)
+}
+
+/// An error if the network interface that the socket is bound to is gone, or has another name now. The kernel says
+/// nothing about that to those who read: a socket is bound to the number of an interface, and one that is made again with
+/// the same name has another number.
+pub(crate) fn has_interface(socket: &UdpSocket, name: &str) -> Result<()> {
+    let mut bound = [0_u8; INTERFACE_BYTES];
+    get(socket, libc::SO_BINDTODEVICE, &mut bound)?;
+    let is_same = bound.split(|byte| *byte == 0).next() == Some(name.as_bytes());
+    if is_same { Ok(()) } else { Err(Error::from_raw_os_error(libc::ENODEV)) }
 }
 
 /// Begins a connection without waiting for it: what is written before it is made is refused with `WouldBlock`.

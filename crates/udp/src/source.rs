@@ -29,11 +29,13 @@ thread_local! {
 pub(crate) struct Udp {
     plan: Plan,
     open: Option<Open>,
+    /// What the next step fails with: the one before has still put into the account what was missing.
+    fault: Option<Fault>,
 }
 
 impl Udp {
     pub(crate) fn new(plan: Plan) -> Self {
-        Self { plan, open: None }
+        Self { plan, open: None, fault: None }
     }
 }
 
@@ -44,8 +46,16 @@ impl Source for Udp {
     }
 
     fn step(&mut self, now: i64, out: &mut dyn Outlet) -> Result<Step, Fault> {
-        let plan = &self.plan;
-        self.open.as_mut().map_or(Ok(Step::Ended), |open| open.step(plan, now, out))
+        if let Some(fault) = self.fault.take() {
+            return Err(fault);
+        }
+        let Some(open) = &mut self.open else { return Ok(Step::Ended) };
+        open.step(&self.plan, now, out).or_else(|fault| {
+            // The socket is given up: nothing fills its holes any more.
+            open.close(out)?;
+            self.fault = Some(fault);
+            Ok(Step::Again)
+        })
     }
 
     fn trouble(&self) -> Option<Fault> {
@@ -248,17 +258,7 @@ struct Books {
 
 impl Open {
     fn start(plan: &Plan, now: i64, resume: &Resume) -> Result<Self, Fault> {
-        let cannot = |error: std::io::Error| {
-            let fault = Fault::io(format!("source `{}` cannot listen at {}", plan.name, plan.listen), &error);
-            match error.kind() {
-                _ if error.raw_os_error() == Some(libc::ENODEV) => fault.hint("`ip link` lists the interfaces"),
-                std::io::ErrorKind::AddrInUse => {
-                    fault.hint("each source needs a port of its own; `ss -ulpn` lists them")
-                }
-                std::io::ErrorKind::AddrNotAvailable => fault.hint("`ip address` lists the addresses of this machine"),
-                _ => fault,
-            }
-        };
+        let cannot = |error: std::io::Error| cannot_listen(plan, &error);
         let socket = socket::listen(plan.listen, plan.interface.as_deref(), plan.gro).map_err(cannot)?;
         let got = socket::set_buffer(&socket, plan.buffer).map_err(cannot)?;
         let trouble = (got < plan.buffer).then(|| {
@@ -314,6 +314,9 @@ impl Open {
         let since = now.saturating_sub(self.counter.read);
         // The clock of the machine may have been set.
         if !(0..FILE_PAUSE).contains(&since) {
+            if let Some(name) = &plan.interface {
+                socket::has_interface(&self.socket, name).map_err(|error| cannot_listen(plan, &error))?;
+            }
             self.counter.read(&self.socket, now, &mut self.books);
             self.fill = out.fill();
             for at in 0..self.books.len() {
@@ -333,6 +336,16 @@ impl Open {
         };
         let pause = held.map_or(pause, |held| pause.min(held));
         Ok(Step::At(now.saturating_add(pause)))
+    }
+
+    /// Puts all that is missing into the account.
+    fn close(&mut self, out: &mut dyn Outlet) -> Result<(), Fault> {
+        for at in 0..self.books.len() {
+            let books = &mut self.books[at];
+            books.numbers.file(i64::MAX, false, &mut books.lost);
+            self.file(at, out)?;
+        }
+        Ok(())
     }
 
     fn status(&self) -> Value {
@@ -618,6 +631,17 @@ impl Open {
         let others = self.books.iter_mut().enumerate().filter(|(other, _)| *other != at);
         others.for_each(|(_, books)| books.numbers.spend(spent));
         self.books[at].file(out)
+    }
+}
+
+fn cannot_listen(plan: &Plan, error: &std::io::Error) -> Fault {
+    let at = plan.interface.as_ref().map_or(String::new(), |name| format!(" on interface `{name}`"));
+    let fault = Fault::io(format!("source `{}` cannot listen at {}{at}", plan.name, plan.listen), error);
+    match error.kind() {
+        _ if error.raw_os_error() == Some(libc::ENODEV) => fault.hint("`ip link` lists the interfaces"),
+        std::io::ErrorKind::AddrInUse => fault.hint("each source needs a port of its own; `ss -ulpn` lists them"),
+        std::io::ErrorKind::AddrNotAvailable => fault.hint("`ip address` lists the addresses of this machine"),
+        _ => fault,
     }
 }
 
