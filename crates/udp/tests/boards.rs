@@ -595,12 +595,12 @@ fn drain(reader: &mut Reader) {
 /// A board that obeys loses nothing while the reader of its stream is stopped; both sides agree on the dead time.
 #[test]
 fn a_board_pauses_before_memory_is_full() {
-    for scheme in ["udp", "tcp"] {
+    for (scheme, framing) in [("udp", "beamport"), ("tcp", "beamport"), ("udp", "hadaq"), ("tcp", "ess")] {
         let to = match scheme {
             "udp" => UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap(),
             _ => std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap(),
         };
-        let keys = json!({"throttle": {"to": format!("{scheme}://{to}"), "high": 0.5},
+        let keys = json!({"framing": framing, "throttle": {"to": format!("{scheme}://{to}"), "high": 0.5},
                           "boards": {"rate": 2000, "size": "1000 B"}});
         let lab = Lab::with(&keys);
         let mut intake = lab.start_with(Options::memory(2 << 20));

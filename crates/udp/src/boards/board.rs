@@ -369,7 +369,7 @@ impl Board {
         let _ = ev44::write(payload, &parts);
     }
 
-    /// Whether it sends signs of life: its framing has such.
+    /// Whether it sends signs of life, and its number: its framing has such.
     pub(super) fn signs(&self) -> bool {
         self.framing == FramingWord::Beamport
     }
