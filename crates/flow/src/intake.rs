@@ -23,7 +23,7 @@ use crate::origins::{Origins, resume_of};
 use crate::records::{Commit, Gap, Totals};
 use crate::room::{Around, Blocked, Refusal};
 use crate::totals::{self, Entries};
-use crate::{Fault, Outlet, Passes, Pushed, Room, Silence, Source, Step, StreamView};
+use crate::{Fault, OriginAccounts, Outlet, Passes, Pushed, Room, Silence, Source, Step, StreamView};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -97,13 +97,29 @@ struct StreamOutlet<'a> {
     blocked: Blocked,
 }
 
-impl Outlet for StreamOutlet<'_> {
+impl OriginAccounts for StreamOutlet<'_> {
     fn origin(&mut self, name: &str) -> Result<u32, Fault> {
         let row = self.writer.origin(name).map_err(|e| stream_fault(self.name, e))?;
         self.origins.grow(self.writer.origins().len());
         Ok(row)
     }
 
+    fn missing(
+        &mut self,
+        origin: u32,
+        numbers: RangeInclusive<u64>,
+        times: RangeInclusive<i64>,
+        reason: &str,
+    ) -> Result<(), Fault> {
+        self.origins.miss(self.name, origin, numbers, times, reason)
+    }
+
+    fn count(&mut self, origin: u32, what: &str, n: u64) -> Result<(), Fault> {
+        self.origins.refuse(self.name, origin, what, n)
+    }
+}
+
+impl Outlet for StreamOutlet<'_> {
     fn push_parts(&mut self, meta: &Meta, parts: &[&[u8]]) -> Result<Pushed, Fault> {
         self.origins.known(self.name, meta.origin)?;
         let mut meta = *meta;
@@ -137,22 +153,8 @@ impl Outlet for StreamOutlet<'_> {
         self.writer.next_sequence()
     }
 
-    fn missing(
-        &mut self,
-        origin: u32,
-        numbers: RangeInclusive<u64>,
-        times: RangeInclusive<i64>,
-        reason: &str,
-    ) -> Result<(), Fault> {
-        self.origins.miss(self.name, origin, numbers, times, reason)
-    }
-
     fn silent(&mut self, times: RangeInclusive<i64>, why: Silence) {
         self.origins.silence(unheard(self.name, self.writer.next_sequence(), times, why));
-    }
-
-    fn count(&mut self, origin: u32, what: &str, n: u64) -> Result<(), Fault> {
-        self.origins.refuse(self.name, origin, what, n)
     }
 
     fn aside(&mut self, reason: &str, text: &str, time: i64, bytes: &[u8]) {

@@ -44,7 +44,7 @@ pub use limits::SLOTS_MAX;
 pub use live::{Confirmed, Identity, InFlight, LiveBatch, LiveSink, Refused};
 pub use merge::{INPUTS_MAX, Merge, MergeBy, MergeInput, MergeOptions, UpstreamState};
 pub use native::{Native, misfit};
-pub use origins::{Resume, ResumeOrigin};
+pub use origins::{OriginAccounts, Resume, ResumeOrigin};
 pub use relay::{Relay, RelayOptions};
 pub use room::{Pushed, Room};
 pub use runs::{RunKeeper, RunsView, StreamView};

@@ -45,6 +45,25 @@ impl Resume {
     }
 }
 
+/// The accounts of the origins of a stream, into which a source puts what is missing or refused.
+pub trait OriginAccounts {
+    /// The row of an origin in the stream's origin table, made on first use.
+    fn origin(&mut self, name: &str) -> Result<u32, Fault>;
+    /// Counts messages of an origin as missing, on the word of the source: their own numbers, their times in ns since
+    /// 1970 UTC, and the reason: `lost.WORD`, `skipped.WORD` if a setting of the user leaves them out, or a word alone,
+    /// which is `lost`. A number that is named twice counts once; one that has arrived does not count. Numbers more
+    /// than 4,096 below the highest one keep the reason that they have.
+    fn missing(
+        &mut self,
+        origin: u32,
+        numbers: RangeInclusive<u64>,
+        times: RangeInclusive<i64>,
+        reason: &str,
+    ) -> Result<(), Fault>;
+    /// Counts messages of an origin that never had a number, outside its account: `what` is `refused.REASON`.
+    fn count(&mut self, origin: u32, what: &str, n: u64) -> Result<(), Fault>;
+}
+
 /// Numbers that are missing, until they are committed.
 #[derive(Debug)]
 struct Row {

@@ -4,9 +4,9 @@
 //! Failure behaviour: a full stream is the ordinary course and not a fault; a full device is reported as one, and the
 //! source continues when there is room again.
 
-use crate::Fault;
 use crate::data::stream_fault;
 use crate::origins::Origins;
+use crate::{Fault, OriginAccounts};
 use std::ops::{Range, RangeInclusive};
 use store::{Error, Meta, Received, Reserved, Writer, flags};
 
@@ -142,33 +142,6 @@ impl<'a> Room<'a> {
         }
     }
 
-    /// The row of an origin: see [`Outlet::origin`](crate::Outlet::origin).
-    pub fn origin(&mut self, name: &str) -> Result<u32, Fault> {
-        let row = match &mut self.memory {
-            Memory::Stream(reserved) => reserved.origin(name),
-            Memory::Nowhere { writer, .. } => writer.origin(name),
-        };
-        let row = row.map_err(|e| stream_fault(self.stream, e))?;
-        self.origins.grow(row as usize + 1);
-        Ok(row)
-    }
-
-    /// Counts messages as missing: see [`Outlet::missing`](crate::Outlet::missing).
-    pub fn missing(
-        &mut self,
-        origin: u32,
-        numbers: RangeInclusive<u64>,
-        times: RangeInclusive<i64>,
-        reason: &str,
-    ) -> Result<(), Fault> {
-        self.origins.miss(self.stream, origin, numbers, times, reason)
-    }
-
-    /// Counts messages without a number: see [`Outlet::count`](crate::Outlet::count).
-    pub fn count(&mut self, origin: u32, what: &str, n: u64) -> Result<(), Fault> {
-        self.origins.refuse(self.stream, origin, what, n)
-    }
-
     /// Makes a message of a range of the room. With [`Pushed::Full`] its bytes stay where they are, but only as long as
     /// the room lives: a source that cannot ask for them again copies them.
     pub fn commit(&mut self, meta: &Meta, range: Range<usize>, received: Received) -> Result<Pushed, Fault> {
@@ -218,5 +191,31 @@ impl<'a> Room<'a> {
             }
         }
         Ok(Pushed::Taken)
+    }
+}
+
+impl OriginAccounts for Room<'_> {
+    fn origin(&mut self, name: &str) -> Result<u32, Fault> {
+        let row = match &mut self.memory {
+            Memory::Stream(reserved) => reserved.origin(name),
+            Memory::Nowhere { writer, .. } => writer.origin(name),
+        };
+        let row = row.map_err(|e| stream_fault(self.stream, e))?;
+        self.origins.grow(row as usize + 1);
+        Ok(row)
+    }
+
+    fn missing(
+        &mut self,
+        origin: u32,
+        numbers: RangeInclusive<u64>,
+        times: RangeInclusive<i64>,
+        reason: &str,
+    ) -> Result<(), Fault> {
+        self.origins.miss(self.stream, origin, numbers, times, reason)
+    }
+
+    fn count(&mut self, origin: u32, what: &str, n: u64) -> Result<(), Fault> {
+        self.origins.refuse(self.stream, origin, what, n)
     }
 }

@@ -4,7 +4,7 @@
 //! blocks and does at most about 10 ms of work, because other sources may share its thread.
 
 use crate::records::{ABSENT, THROTTLED};
-use crate::{Fault, Pushed, Resume, Room};
+use crate::{Fault, OriginAccounts, Pushed, Resume, Room};
 use serde_json::Value;
 use std::ops::RangeInclusive;
 use std::os::fd::RawFd;
@@ -45,9 +45,7 @@ impl Silence {
 ///
 /// Numbers of an origin may be late by up to 4,096. A number further behind begins another life of the origin,
 /// `NAME#2`, `NAME#3`: its device has restarted its numbers. The source still uses the row of `NAME`.
-pub trait Outlet {
-    /// The row of an origin in the stream's origin table, made on first use.
-    fn origin(&mut self, name: &str) -> Result<u32, Fault>;
+pub trait Outlet: OriginAccounts {
     /// Offers one message. The payload is copied into stream memory.
     fn push(&mut self, meta: &Meta, payload: &[u8]) -> Result<Pushed, Fault> {
         self.push_parts(meta, &[payload])
@@ -59,21 +57,8 @@ pub trait Outlet {
     fn room(&mut self, bytes: usize) -> Result<Option<Room<'_>>, Fault>;
     /// The sequence of the next message in the stream, as [`Source::safe`] counts.
     fn next_sequence(&self) -> u64;
-    /// Counts messages of an origin as missing, on the word of the source: their own numbers, their times in ns since
-    /// 1970 UTC, and the reason: `lost.WORD`, `skipped.WORD` if a setting of the user leaves them out, or a word alone,
-    /// which is `lost`. A number that is named twice counts once; one that has arrived does not count. Numbers more
-    /// than 4,096 below the highest one keep the reason that they have.
-    fn missing(
-        &mut self,
-        origin: u32,
-        numbers: RangeInclusive<u64>,
-        times: RangeInclusive<i64>,
-        reason: &str,
-    ) -> Result<(), Fault>;
     /// Records an interval without full contact, ns since 1970 UTC. It counts no message.
     fn silent(&mut self, times: RangeInclusive<i64>, why: Silence);
-    /// Counts messages of an origin that never had a number, outside its account: `what` is `refused.REASON`.
-    fn count(&mut self, origin: u32, what: &str, n: u64) -> Result<(), Fault>;
     /// Keeps something that came from outside and is no message, with the reason (one word) and a text, in
     /// `NAME.aside`: a few of each reason, so that people find the cause. `time` in ns since 1970 UTC. Without room it
     /// is not kept, and an outlet without such a stream keeps none.

@@ -136,7 +136,7 @@ fn read(payload: &[u8]) -> (SchemaId, Option<i64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flow::{Room, Silence};
+    use flow::{OriginAccounts, Room, Silence};
     use std::ops::RangeInclusive;
 
     /// Records every call.
@@ -147,10 +147,27 @@ mod tests {
         is_full: bool,
     }
 
-    impl Outlet for Recorder {
+    impl OriginAccounts for Recorder {
         fn origin(&mut self, _: &str) -> Result<u32, Fault> {
             Ok(0)
         }
+        fn missing(
+            &mut self,
+            _: u32,
+            numbers: RangeInclusive<u64>,
+            times: RangeInclusive<i64>,
+            reason: &str,
+        ) -> Result<(), Fault> {
+            assert!(!times.is_empty());
+            self.missing.push((numbers, reason.to_owned()));
+            Ok(())
+        }
+        fn count(&mut self, _: u32, _: &str, _: u64) -> Result<(), Fault> {
+            Ok(())
+        }
+    }
+
+    impl Outlet for Recorder {
         fn push_parts(&mut self, meta: &Meta, _: &[&[u8]]) -> Result<Pushed, Fault> {
             if self.is_full {
                 return Ok(Pushed::Full);
@@ -164,21 +181,7 @@ mod tests {
         fn next_sequence(&self) -> u64 {
             0
         }
-        fn missing(
-            &mut self,
-            _: u32,
-            numbers: RangeInclusive<u64>,
-            times: RangeInclusive<i64>,
-            reason: &str,
-        ) -> Result<(), Fault> {
-            assert!(!times.is_empty());
-            self.missing.push((numbers, reason.to_owned()));
-            Ok(())
-        }
         fn silent(&mut self, _: RangeInclusive<i64>, _: Silence) {}
-        fn count(&mut self, _: u32, _: &str, _: u64) -> Result<(), Fault> {
-            Ok(())
-        }
         fn fill(&self) -> f64 {
             0.0
         }

@@ -178,8 +178,8 @@ pub(crate) fn listen(address: SocketAddr, interface: Option<&str>, gro: bool) ->
 }
 
 /// An error if the network interface that the socket is bound to is gone, or has another name now. The kernel says
-/// nothing about that to those who read: a socket is bound to the number of an interface, and one that is made again with
-/// the same name has another number.
+/// nothing about that to those who read: a socket is bound to the number of an interface, and one that is made again
+/// with the same name has another number.
 pub(crate) fn has_interface(socket: &UdpSocket, name: &str) -> Result<()> {
     let mut bound = [0_u8; INTERFACE_BYTES];
     get(socket, libc::SO_BINDTODEVICE, &mut bound)?;

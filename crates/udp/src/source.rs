@@ -10,12 +10,12 @@ use crate::section::{FramingWord, Plan};
 use crate::socket::{self, Batch, Places};
 use crate::throttle::Control;
 use crate::zero::ZeroWord;
-use flow::{Fault, Outlet, Pushed, Resume, Room, Source, Step};
+use flow::{Fault, OriginAccounts, Outlet, Pushed, Resume, Room, Source, Step};
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, UdpSocket};
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 use std::os::fd::{AsRawFd as _, RawFd};
 use std::time::Duration;
 use store::{Meta, Received};
@@ -168,54 +168,6 @@ impl Strangers {
         self.bytes += datagram.len();
         let from = sender.map_or(String::new(), |sender| format!(" from {sender}"));
         self.kept.push((reason, format!("a datagram of {} bytes{from}", datagram.len()), datagram.to_vec()));
-    }
-}
-
-/// An account of missing and refused messages.
-trait Account {
-    fn origin(&mut self, name: &str) -> Result<u32, Fault>;
-    fn missing(&mut self, row: u32, n: RangeInclusive<u64>, times: RangeInclusive<i64>, why: &str)
-    -> Result<(), Fault>;
-    fn count(&mut self, row: u32, what: &str, n: u64) -> Result<(), Fault>;
-}
-
-impl Account for dyn Outlet + '_ {
-    fn origin(&mut self, name: &str) -> Result<u32, Fault> {
-        Outlet::origin(self, name)
-    }
-
-    fn missing(
-        &mut self,
-        row: u32,
-        n: RangeInclusive<u64>,
-        times: RangeInclusive<i64>,
-        why: &str,
-    ) -> Result<(), Fault> {
-        Outlet::missing(self, row, n, times, why)
-    }
-
-    fn count(&mut self, row: u32, what: &str, n: u64) -> Result<(), Fault> {
-        Outlet::count(self, row, what, n)
-    }
-}
-
-impl Account for Room<'_> {
-    fn origin(&mut self, name: &str) -> Result<u32, Fault> {
-        Room::origin(self, name)
-    }
-
-    fn missing(
-        &mut self,
-        row: u32,
-        n: RangeInclusive<u64>,
-        times: RangeInclusive<i64>,
-        why: &str,
-    ) -> Result<(), Fault> {
-        Room::missing(self, row, n, times, why)
-    }
-
-    fn count(&mut self, row: u32, what: &str, n: u64) -> Result<(), Fault> {
-        Room::count(self, row, what, n)
     }
 }
 
@@ -531,7 +483,13 @@ impl Open {
     }
 
     /// Notes what a datagram is beside the messages in it.
-    fn note(&mut self, read: Read, plan: &Plan, now: i64, out: &mut (impl Account + ?Sized)) -> Result<(), Fault> {
+    fn note(
+        &mut self,
+        read: Read,
+        plan: &Plan,
+        now: i64,
+        out: &mut (impl OriginAccounts + ?Sized),
+    ) -> Result<(), Fault> {
         let books = &mut self.books[0];
         match read {
             Read::Whole => {}
@@ -563,7 +521,7 @@ impl Open {
         cut: &Cut,
         plan: &Plan,
         now: i64,
-        out: &mut (impl Account + ?Sized),
+        out: &mut (impl OriginAccounts + ?Sized),
     ) -> Result<Option<Meta>, Fault> {
         let at = self.numbering(cut.queue, plan, now);
         let books = &mut self.books[at];
@@ -602,7 +560,13 @@ impl Open {
     }
 
     /// Counts a message for which there was no room.
-    fn look(&mut self, queue: u8, pushed: Pushed, meta: &Meta, out: &mut (impl Account + ?Sized)) -> Result<(), Fault> {
+    fn look(
+        &mut self,
+        queue: u8,
+        pushed: Pushed,
+        meta: &Meta,
+        out: &mut (impl OriginAccounts + ?Sized),
+    ) -> Result<(), Fault> {
         if pushed == Pushed::Taken {
             return Ok(());
         }
@@ -626,7 +590,7 @@ impl Open {
 
     /// Puts lost numbers into the account. What the counts of the port have explained explains nothing in another
     /// numbering.
-    fn file(&mut self, at: usize, out: &mut (impl Account + ?Sized)) -> Result<(), Fault> {
+    fn file(&mut self, at: usize, out: &mut (impl OriginAccounts + ?Sized)) -> Result<(), Fault> {
         let spent = self.books[at].numbers.spent();
         let others = self.books.iter_mut().enumerate().filter(|(other, _)| *other != at);
         others.for_each(|(_, books)| books.numbers.spend(spent));
@@ -679,7 +643,7 @@ impl Books {
     }
 
     /// The row of the origin.
-    fn row(&mut self, out: &mut (impl Account + ?Sized)) -> Result<u32, Fault> {
+    fn row(&mut self, out: &mut (impl OriginAccounts + ?Sized)) -> Result<u32, Fault> {
         if let Some(row) = self.row {
             return Ok(row);
         }
@@ -691,7 +655,7 @@ impl Books {
     }
 
     /// Begins another life, whose numbers have another origin. False if there were too many.
-    fn restart(&mut self, out: &mut (impl Account + ?Sized)) -> Result<bool, Fault> {
+    fn restart(&mut self, out: &mut (impl OriginAccounts + ?Sized)) -> Result<bool, Fault> {
         if self.life >= LIVES_MAX {
             return Ok(false);
         }
@@ -705,7 +669,7 @@ impl Books {
     }
 
     /// Puts lost numbers into the account.
-    fn file(&mut self, out: &mut (impl Account + ?Sized)) -> Result<(), Fault> {
+    fn file(&mut self, out: &mut (impl OriginAccounts + ?Sized)) -> Result<(), Fault> {
         if self.lost.is_empty() {
             return Ok(());
         }
@@ -718,7 +682,7 @@ impl Books {
     }
 
     /// Counts a datagram that becomes no message.
-    fn refuse(&mut self, reason: &'static str, out: &mut (impl Account + ?Sized)) -> Result<(), Fault> {
+    fn refuse(&mut self, reason: &'static str, out: &mut (impl OriginAccounts + ?Sized)) -> Result<(), Fault> {
         let row = self.row(out)?;
         self.count(reason, 1);
         out.count(row, &format!("refused.{reason}"), 1)

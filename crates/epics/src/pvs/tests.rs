@@ -2,7 +2,7 @@ use super::*;
 use crate::entry::Protocol;
 use crate::section::tests::plan;
 use crate::value::{Elements, Form, Frame, Kind};
-use flow::{Pushed, Room, Silence};
+use flow::{OriginAccounts, Pushed, Room, Silence};
 use serde_json::{Value, json};
 use std::ops::RangeInclusive;
 use wire::DType;
@@ -21,7 +21,7 @@ struct Recorder {
     is_full: bool,
 }
 
-impl Outlet for Recorder {
+impl OriginAccounts for Recorder {
     fn origin(&mut self, name: &str) -> Result<u32, Fault> {
         let at = self.names.iter().position(|known| known == name).unwrap_or_else(|| {
             self.names.push(name.to_owned());
@@ -29,6 +29,25 @@ impl Outlet for Recorder {
         });
         Ok(at as u32)
     }
+    fn missing(
+        &mut self,
+        origin: u32,
+        numbers: RangeInclusive<u64>,
+        times: RangeInclusive<i64>,
+        reason: &str,
+    ) -> Result<(), Fault> {
+        assert!(!times.is_empty());
+        self.missing.push((self.names[origin as usize].clone(), numbers, reason.to_owned()));
+        Ok(())
+    }
+    fn count(&mut self, _: u32, what: &str, n: u64) -> Result<(), Fault> {
+        assert_eq!(what, "refused.type");
+        self.refused += n;
+        Ok(())
+    }
+}
+
+impl Outlet for Recorder {
     fn push_parts(&mut self, meta: &Meta, parts: &[&[u8]]) -> Result<Pushed, Fault> {
         if self.is_full {
             return Ok(Pushed::Full);
@@ -44,23 +63,7 @@ impl Outlet for Recorder {
     fn next_sequence(&self) -> u64 {
         0
     }
-    fn missing(
-        &mut self,
-        origin: u32,
-        numbers: RangeInclusive<u64>,
-        times: RangeInclusive<i64>,
-        reason: &str,
-    ) -> Result<(), Fault> {
-        assert!(!times.is_empty());
-        self.missing.push((self.names[origin as usize].clone(), numbers, reason.to_owned()));
-        Ok(())
-    }
     fn silent(&mut self, _: RangeInclusive<i64>, _: Silence) {}
-    fn count(&mut self, _: u32, what: &str, n: u64) -> Result<(), Fault> {
-        assert_eq!(what, "refused.type");
-        self.refused += n;
-        Ok(())
-    }
     fn fill(&self) -> f64 {
         0.0
     }

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use beamport_sim as sim;
-use flow::{Fault, Outlet, Pushed, Resume, ResumeOrigin, Room, Silence, Step};
+use flow::{Fault, OriginAccounts, Outlet, Pushed, Resume, ResumeOrigin, Room, Silence, Step};
 use sim::Config;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -24,7 +24,7 @@ pub(crate) struct Recorder {
     pub(crate) room: Option<usize>,
 }
 
-impl Outlet for Recorder {
+impl OriginAccounts for Recorder {
     fn origin(&mut self, name: &str) -> Result<u32, Fault> {
         let known = self.names.iter().position(|n| n == name);
         let row = known.unwrap_or_else(|| {
@@ -34,6 +34,16 @@ impl Outlet for Recorder {
         Ok(row as u32)
     }
 
+    fn missing(&mut self, _: u32, _: RangeInclusive<u64>, _: RangeInclusive<i64>, reason: &str) -> Result<(), Fault> {
+        panic!("a simulated source says that messages are missing: {reason}")
+    }
+
+    fn count(&mut self, _: u32, what: &str, _: u64) -> Result<(), Fault> {
+        panic!("a simulated source counts what has no number: {what}")
+    }
+}
+
+impl Outlet for Recorder {
     fn push_parts(&mut self, meta: &Meta, parts: &[&[u8]]) -> Result<Pushed, Fault> {
         let payload = parts.concat();
         if let Some(room) = &mut self.room {
@@ -51,20 +61,12 @@ impl Outlet for Recorder {
         self.messages.len() as u64
     }
 
-    fn missing(&mut self, _: u32, _: RangeInclusive<u64>, _: RangeInclusive<i64>, reason: &str) -> Result<(), Fault> {
-        panic!("a simulated source says that messages are missing: {reason}")
-    }
-
     fn silent(&mut self, times: RangeInclusive<i64>, _: Silence) {
         panic!("a simulated source was silent: {times:?}")
     }
 
     fn room(&mut self, bytes: usize) -> Result<Option<Room<'_>>, Fault> {
         panic!("a simulated source writes {bytes} bytes into stream memory itself")
-    }
-
-    fn count(&mut self, _: u32, what: &str, _: u64) -> Result<(), Fault> {
-        panic!("a simulated source counts what has no number: {what}")
     }
 
     fn fill(&self) -> f64 {
