@@ -24,15 +24,20 @@ pub(crate) struct Answer {
 pub(crate) trait Element: Copy {
     /// As in numpy.
     const NAME: &'static str;
-    /// Appends its bytes.
-    fn put(self, out: &mut Vec<u8>);
+    /// Appends the bytes of such.
+    fn put(values: &[Self], out: &mut Vec<u8>);
 }
 
 macro_rules! elements {
     ($($t:ty => $name:literal),*) => { $(
         impl Element for $t {
             const NAME: &'static str = $name;
-            fn put(self, out: &mut Vec<u8>) { out.extend_from_slice(&self.to_le_bytes()); }
+            fn put(values: &[Self], out: &mut Vec<u8>) {
+                let start = out.len();
+                out.resize(start + size_of_val(values), 0);
+                let (places, _) = out[start..].as_chunks_mut();
+                places.iter_mut().zip(values).for_each(|(place, value)| *place = value.to_le_bytes());
+            }
         }
     )* };
 }
@@ -52,14 +57,14 @@ impl Answer {
     /// Appends an array; what the JSON says of it.
     pub(crate) fn array<E: Element>(&mut self, shape: &[usize], values: &[E]) -> Value {
         let offset = self.align();
-        values.iter().for_each(|value| value.put(&mut self.arrays));
+        E::put(values, &mut self.arrays);
         json!({"dtype": E::NAME, "shape": shape, "offset": offset})
     }
 
-    /// The same for bytes of another type.
-    pub(crate) fn bytes(&mut self, dtype: &str, shape: &[usize], bytes: impl Iterator<Item = u8>) -> Value {
+    /// The same for bytes of another type, given in parts.
+    pub(crate) fn bytes<'a>(&mut self, dtype: &str, shape: &[usize], parts: impl Iterator<Item = &'a [u8]>) -> Value {
         let offset = self.align();
-        self.arrays.extend(bytes);
+        parts.for_each(|part| self.arrays.extend_from_slice(part));
         json!({"dtype": dtype, "shape": shape, "offset": offset})
     }
 
@@ -94,7 +99,7 @@ mod tests {
     fn an_answer_has_its_arrays_at_multiples_of_8() {
         let mut answer = Answer::default();
         let first = answer.array(&[3], &[1.5_f32, 2.0, f32::NAN]);
-        let second = answer.bytes("uint8", &[1, 2], [7, 8].into_iter());
+        let second = answer.bytes("uint8", &[1, 2], [&[7_u8][..], &[8]].into_iter());
         assert_eq!(first, json!({"dtype": "float32", "shape": [3], "offset": 0}));
         assert_eq!(second["offset"], 16);
         answer.panel([("arrays".to_owned(), json!({"values": first}))].into_iter().collect());

@@ -27,6 +27,20 @@ pub(crate) const PIXELS_MAX: u32 = 4096;
 pub(crate) const SERIES_MAX: usize = 16;
 /// Messages that are looked at for the newest one of a kind.
 pub(crate) const SEARCH_MAX: u64 = 65_536;
+/// The same where the view is to be found: a stream that has none to draw costs a millisecond.
+pub(crate) const AUTO_MAX: u64 = 4096;
+/// Entries that are read at once on the way back from the newest.
+pub(crate) const SLICE: u64 = 256;
+/// Length of a trend where the panel does not say, ns: what just happened, with its cause.
+pub(crate) const TREND_TIME: i64 = 60_000_000_000;
+/// The same for events, ns: what an eye takes for now, and 14 pulses of ESS.
+pub(crate) const EVENTS_TIME: i64 = 1_000_000_000;
+/// Bytes of the messages whose events one panel counts: four million events.
+pub(crate) const EVENTS_BYTES_MAX: u64 = 32 << 20;
+/// Streams and origins whose guessed shape is kept.
+pub(crate) const SHAPES_MAX: usize = 1024;
+/// Pixels of a detector: 64 MiB of counts.
+pub(crate) const DETECTOR_PIXELS_MAX: i64 = 16 << 20;
 /// Values that are kept of the streams of trends, 16 bytes each.
 pub(crate) const POINTS_MAX: usize = 8 << 20;
 /// Messages between two looks at the limit above.

@@ -1,4 +1,4 @@
-//! An image: the pixels of an `ad00`, reduced to those of the panel.
+//! An image: the pixels of a frame, or of what is counted, reduced to those of the panel.
 //!
 //! The last two dimensions are rows and columns; of more dimensions the first plane is shown. An image whose last
 //! dimension is 3 or 4 has colours (as areaDetector's RGB1 has): each pixel is the mean of its colours.
@@ -8,17 +8,38 @@ use crate::answer::Answer;
 use flow::Fault;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use wire::{DType, ad00};
+use wire::{DType, Message};
 
 /// What stands for the pixels of the image that fall on one pixel of the panel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Reduce {
-    /// Their mean.
+    /// Their mean: the pixels of a panel stand for unequal numbers of others, and their sums would show stripes.
     #[default]
     Mean,
     /// The largest.
     Max,
+    /// Their sum.
+    Sum,
+}
+
+/// The pixels of an image, as they lie in memory.
+pub(super) struct Pixels<'a> {
+    dtype: DType,
+    bytes: &'a [u8],
+    plane: Plane,
+}
+
+impl<'a> Pixels<'a> {
+    /// Pixels in C order.
+    pub(super) fn new(dtype: DType, bytes: &'a [u8], shape: &[usize]) -> Result<Self, Fault> {
+        let none = |cause: String| Fault::new("there is no image", cause);
+        let plane = Plane::of(shape).ok_or_else(|| none(format!("its shape is {shape:?}")))?;
+        if dtype == DType::Text {
+            return Err(none("its pixels are text".into()));
+        }
+        Ok(Self { dtype, bytes, plane })
+    }
 }
 
 /// Where rows and columns lie in the bytes of an image.
@@ -42,7 +63,7 @@ impl Plane {
     }
 }
 
-/// Adds an image. `size`: columns and rows of the panel.
+/// Adds the image of a frame. `size`: columns and rows of the panel.
 pub(super) fn show(
     bytes: &[u8],
     panel: &Panel,
@@ -51,9 +72,24 @@ pub(super) fn show(
     answer: &mut Answer,
 ) -> Result<(), Fault> {
     let unreadable = |cause: String| Fault::new(format!("no image of stream `{}`", panel.stream), cause);
-    let frame = ad00::read(bytes).map_err(|e| unreadable(e.to_string()))?;
-    let shape = frame.shape();
-    let plane = Plane::of(&shape).ok_or_else(|| unreadable(format!("its shape is {shape:?}")))?;
+    match wire::read(bytes).map_err(|e| unreadable(e.to_string()))? {
+        Message::Ad00(frame) | Message::Adar(frame) => {
+            let pixels = Pixels::new(frame.data.dtype(), frame.data.bytes(), &frame.shape())?;
+            put(&pixels, panel, size, object, answer)
+        }
+        _ => Err(unreadable("the message is not a frame".into())),
+    }
+}
+
+/// Adds an image: the region of the panel, reduced to its pixels.
+pub(super) fn put(
+    pixels: &Pixels<'_>,
+    panel: &Panel,
+    size: (usize, usize),
+    object: &mut Map<String, Value>,
+    answer: &mut Answer,
+) -> Result<(), Fault> {
+    let &Pixels { dtype, bytes, plane } = pixels;
     let [x0, y0, x1, y1] = panel.region.map_or([0, 0, plane.columns, plane.rows], |region| region.map(|x| x as usize));
     let (x1, y1) = (x1.min(plane.columns), y1.min(plane.rows));
     if x0 >= x1 || y0 >= y1 {
@@ -61,20 +97,17 @@ pub(super) fn show(
         return Err(Fault::new("the region is outside of the image", cause));
     }
     let (columns, rows) = (size.0.min(x1 - x0), size.1.min(y1 - y0));
-    let dtype = frame.data.dtype();
-    if dtype == DType::Text {
-        return Err(unreadable("its pixels are text".into()));
-    }
-    let part = Part { bytes: frame.data.bytes(), plane, x: (x0, x1), y: (y0, y1), columns, rows };
+    let part = Part { bytes, plane, x: (x0, x1), y: (y0, y1), columns, rows };
     let is_whole = columns == x1 - x0 && rows == y1 - y0 && plane.colours == 1;
     answer.room(columns * rows, if is_whole { dtype.size() } else { 4 })?;
-    let (values, low, high) = reduce(dtype, &part, panel.reduce);
+    let values = reduce(dtype, &part, panel.reduce);
+    let (low, high) = extremes(&values);
     let array = if is_whole {
         let row = |y: usize| {
             let start = (y * plane.columns + x0) * dtype.size();
-            part.bytes.get(start..start + columns * dtype.size()).unwrap_or_default().iter().copied()
+            bytes.get(start..start + columns * dtype.size()).unwrap_or_default()
         };
-        answer.bytes(dtype.name(), &[rows, columns], (y0..y1).flat_map(row))
+        answer.bytes(dtype.name(), &[rows, columns], (y0..y1).map(row))
     } else {
         answer.array(&[rows, columns], &values)
     };
@@ -101,72 +134,108 @@ struct Part<'a> {
     rows: usize,
 }
 
-fn reduce(dtype: DType, part: &Part<'_>, how: Reduce) -> (Vec<f32>, Option<f32>, Option<f32>) {
+fn reduce(dtype: DType, part: &Part<'_>, how: Reduce) -> Vec<f32> {
     macro_rules! typed {
-        ($($t:ty = $variant:ident),*) => {
+        ($($t:ty = $variant:ident as $sum:ty),*) => {
             match dtype {
-                $( DType::$variant => reduced(part, how, size_of::<$t>(), |b| {
-                    <$t>::from_le_bytes(b.try_into().unwrap_or_default()) as f32
-                }), )*
-                DType::Text => (Vec::new(), None, None),
+                $( DType::$variant => {
+                    reduced::<{ size_of::<$t>() }, $sum>(part, how, |bytes| <$t>::from_le_bytes(bytes) as $sum)
+                } )*
+                DType::Text => Vec::new(),
             }
         };
     }
     typed!(
-        i8 = Int8,
-        u8 = UInt8,
-        i16 = Int16,
-        u16 = UInt16,
-        i32 = Int32,
-        u32 = UInt32,
-        i64 = Int64,
-        u64 = UInt64,
-        f32 = Float32,
-        f64 = Float64
+        i8 = Int8 as f32,
+        u8 = UInt8 as f32,
+        i16 = Int16 as f32,
+        u16 = UInt16 as f32,
+        i32 = Int32 as f64,
+        u32 = UInt32 as f64,
+        i64 = Int64 as f64,
+        u64 = UInt64 as f64,
+        f32 = Float32 as f32,
+        f64 = Float64 as f64
     )
 }
 
-/// The pixels of the panel, and their extremes without those that are not finite.
-fn reduced(
-    part: &Part<'_>,
-    how: Reduce,
-    element: usize,
-    value: impl Fn(&[u8]) -> f32,
-) -> (Vec<f32>, Option<f32>, Option<f32>) {
-    let pixel = element * part.plane.colours;
-    let edges: Vec<usize> = (0..=part.columns).map(|i| i * (part.x.1 - part.x.0) / part.columns).collect();
+/// A number in which pixels are added.
+trait Sum: Copy + Into<f64> {
+    const ZERO: Self;
+    const LEAST: Self;
+    fn plus(self, other: Self) -> Self;
+    /// The larger; a NaN gives way.
+    fn larger(self, other: Self) -> Self;
+}
+
+macro_rules! sums {
+    ($($t:ty),*) => { $(
+        impl Sum for $t {
+            const ZERO: Self = 0.0;
+            const LEAST: Self = Self::NEG_INFINITY;
+            fn plus(self, other: Self) -> Self { self + other }
+            fn larger(self, other: Self) -> Self { if other > self { other } else { self } }
+        }
+    )* };
+}
+sums!(f32, f64);
+
+/// The pixels of the panel. The rows of one are first added to one line, number by number, which the compiler makes
+/// vector instructions of; then the line is cut into pixels.
+fn reduced<const N: usize, S: Sum>(part: &Part<'_>, how: Reduce, value: impl Fn([u8; N]) -> S) -> Vec<f32> {
+    let (width, height, colours) = (part.x.1 - part.x.0, part.y.1 - part.y.0, part.plane.colours);
+    // Elements of the line that are one column: the largest is sought among pixels, not among colours.
+    let across = if how == Reduce::Max { 1 } else { colours };
+    let edges: Vec<usize> = (0..=part.columns).map(|i| i * width / part.columns * across).collect();
     let mut values = Vec::with_capacity(part.rows * part.columns);
-    let mut line = vec![0.0_f32; part.columns];
-    let share = 1.0 / part.plane.colours as f32;
+    let mut line = vec![S::ZERO; width * across];
     for row in 0..part.rows {
-        let height = part.y.1 - part.y.0;
         let (first, end) = (part.y.0 + row * height / part.rows, part.y.0 + (row + 1) * height / part.rows);
-        line.fill(if how == Reduce::Mean { 0.0 } else { f32::NEG_INFINITY });
+        line.fill(if how == Reduce::Max { S::LEAST } else { S::ZERO });
         for y in first..end {
-            let start = (y * part.plane.columns + part.x.0) * pixel;
-            let Some(bytes) = part.bytes.get(start..start + (part.x.1 - part.x.0) * pixel) else { continue };
-            for (into, edge) in line.iter_mut().zip(edges.windows(2)) {
-                let cell = &bytes[edge[0] * pixel..edge[1] * pixel];
-                match (how, part.plane.colours) {
-                    (Reduce::Mean, _) => *into += cell.chunks_exact(element).map(&value).sum::<f32>() * share,
-                    (Reduce::Max, 1) => *into = cell.chunks_exact(element).map(&value).fold(*into, f32::max),
-                    (Reduce::Max, _) => {
-                        let colours = |pixel: &[u8]| pixel.chunks_exact(element).map(&value).sum::<f32>() * share;
-                        *into = cell.chunks_exact(pixel).map(colours).fold(*into, f32::max);
+            let start = (y * part.plane.columns + part.x.0) * N * colours;
+            let Some(bytes) = part.bytes.get(start..start + width * N * colours) else { continue };
+            let (elements, _) = bytes.as_chunks::<N>();
+            match (how, colours) {
+                (Reduce::Mean | Reduce::Sum, _) => {
+                    line.iter_mut().zip(elements).for_each(|(sum, element)| *sum = sum.plus(value(*element)));
+                }
+                (Reduce::Max, 1) => {
+                    line.iter_mut().zip(elements).for_each(|(most, element)| *most = most.larger(value(*element)));
+                }
+                (Reduce::Max, _) => {
+                    for (most, pixel) in line.iter_mut().zip(elements.chunks_exact(colours)) {
+                        *most = most.larger(pixel.iter().fold(S::ZERO, |sum, element| sum.plus(value(*element))));
                     }
                 }
             }
         }
-        if how == Reduce::Mean {
-            for (into, edge) in line.iter_mut().zip(edges.windows(2)) {
-                *into /= ((end - first) * (edge[1] - edge[0])) as f32;
-            }
-        }
-        values.extend_from_slice(&line);
+        let rows = (end - first) as f64;
+        values.extend(edges.windows(2).map(|edge| {
+            let cell = &line[edge[0]..edge[1]];
+            let share = match how {
+                Reduce::Mean => 1.0 / (rows * cell.len() as f64),
+                Reduce::Max | Reduce::Sum => 1.0 / colours as f64,
+            };
+            let whole = match how {
+                Reduce::Max => cell.iter().fold(S::LEAST, |most, value| most.larger(*value)),
+                Reduce::Mean | Reduce::Sum => cell.iter().fold(S::ZERO, |sum, value| sum.plus(*value)),
+            };
+            (whole.into() * share) as f32
+        }));
     }
-    let finite = || values.iter().copied().filter(|value| value.is_finite());
-    let (low, high) = (finite().reduce(f32::min), finite().reduce(f32::max));
-    (values, low, high)
+    values
+}
+
+/// The least and the largest value, without those that are not finite.
+fn extremes(values: &[f32]) -> (Option<f32>, Option<f32>) {
+    let (mut low, mut high) = (f32::INFINITY, f32::NEG_INFINITY);
+    for value in values.iter().copied() {
+        let is_finite = value.abs() < f32::INFINITY;
+        low = if is_finite && value < low { value } else { low };
+        high = if is_finite && value > high { value } else { high };
+    }
+    if low > high { (None, None) } else { (Some(low), Some(high)) }
 }
 
 #[cfg(test)]
@@ -182,23 +251,24 @@ mod tests {
     fn pixels_are_reduced_to_their_mean_or_largest() {
         let pixels = [1, 2, 3, 4, 5, 6, 7, 100_u8];
         let part = part(&pixels, (2, 4, 1), (2, 1));
-        let (mean, low, high) = reduce(DType::UInt8, &part, Reduce::Mean);
-        assert_eq!((mean, low, high), (vec![3.5, 28.5], Some(3.5), Some(28.5)));
-        assert_eq!(reduce(DType::UInt8, &part, Reduce::Max).0, [6.0, 100.0]);
+        assert_eq!(reduce(DType::UInt8, &part, Reduce::Mean), [3.5, 28.5]);
+        assert_eq!(reduce(DType::UInt8, &part, Reduce::Max), [6.0, 100.0]);
+        assert_eq!(reduce(DType::UInt8, &part, Reduce::Sum), [14.0, 114.0]);
     }
 
     #[test]
     fn parts_of_unequal_width_cover_every_pixel_once() {
         let pixels: Vec<u8> = (0..7 * 5).collect();
-        let (values, ..) = reduce(DType::UInt8, &part(&pixels, (5, 7, 1), (3, 2)), Reduce::Max);
+        let values = reduce(DType::UInt8, &part(&pixels, (5, 7, 1), (3, 2)), Reduce::Max);
         assert_eq!(values, [8.0, 10.0, 13.0, 29.0, 31.0, 34.0]);
     }
 
     #[test]
     fn colours_are_averaged() {
         let pixels = [3, 6, 9, 30, 60, 90_u8];
-        let (values, ..) = reduce(DType::UInt8, &part(&pixels, (1, 2, 3), (2, 1)), Reduce::Mean);
-        assert_eq!(values, [6.0, 60.0]);
+        let part = part(&pixels, (1, 2, 3), (2, 1));
+        assert_eq!(reduce(DType::UInt8, &part, Reduce::Mean), [6.0, 60.0]);
+        assert_eq!(reduce(DType::UInt8, &part, Reduce::Max), [6.0, 60.0]);
         assert_eq!(Plane::of(&[480, 640, 3]), Some(Plane { rows: 480, columns: 640, colours: 3 }));
         assert_eq!(Plane::of(&[9, 480, 640]), Some(Plane { rows: 480, columns: 640, colours: 1 }));
         assert_eq!(Plane::of(&[]), None);
@@ -208,7 +278,8 @@ mod tests {
     #[test]
     fn values_that_are_not_finite_are_no_extremes() {
         let pixels: Vec<u8> = [f32::NAN, 1.0, f32::INFINITY, 2.0].into_iter().flat_map(f32::to_le_bytes).collect();
-        let (_, low, high) = reduce(DType::Float32, &part(&pixels, (1, 4, 1), (4, 1)), Reduce::Mean);
-        assert_eq!((low, high), (Some(1.0), Some(2.0)));
+        let values = reduce(DType::Float32, &part(&pixels, (1, 4, 1), (4, 1)), Reduce::Mean);
+        assert_eq!(extremes(&values), (Some(1.0), Some(2.0)));
+        assert_eq!(extremes(&[f32::NAN]), (None, None));
     }
 }

@@ -5,18 +5,21 @@
 //!
 //! Failure behaviour: a panel that cannot be shown has a fault in the answer, and the others are shown.
 
+mod events;
 mod image;
 mod message;
 mod stream;
 mod trend;
+mod view;
 
 use crate::answer::Answer;
-use crate::limits::{PANELS_MAX, PIXELS_MAX};
+use crate::limits::{PANELS_MAX, PIXELS_MAX, TREND_TIME};
 use flow::{Data, Fault};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use store::hex;
-use stream::{Streams, View, View::Auto};
+use stream::{Found, Stream, Streams};
+use view::View;
 
 /// Panels at one moment.
 #[derive(Debug, Deserialize)]
@@ -42,8 +45,10 @@ struct Panel {
     region: Option<[u32; 4]>,
     #[serde(default)]
     reduce: image::Reduce,
-    #[serde(default = "window")]
-    window: i64,
+    window: Option<i64>,
+    shape: Option<[u32; 2]>,
+    #[serde(default = "first_pixel")]
+    first_pixel: i32,
     origin: Option<String>,
     sequence: Option<u64>,
     known: Option<String>,
@@ -53,8 +58,9 @@ fn pixels() -> u32 {
     512
 }
 
-fn window() -> i64 {
-    60_000_000_000
+/// As of the worker `histogram`.
+fn first_pixel() -> i32 {
+    1
 }
 
 impl Request {
@@ -67,7 +73,7 @@ impl Request {
         if request.panels.len() > PANELS_MAX {
             return Err(wrong(format!("it names {} panels, more than {PANELS_MAX}", request.panels.len())));
         }
-        if request.panels.iter().any(|panel| panel.window <= 0) {
+        if request.panels.iter().any(|panel| panel.window.is_some_and(|window| window <= 0)) {
             return Err(wrong("`window` is not positive".into()));
         }
         Ok(request)
@@ -79,11 +85,17 @@ pub(crate) struct Looker {
     data: Data,
     streams: Streams,
     trends: trend::Trends,
+    shapes: events::Shapes,
 }
 
 impl Looker {
     pub(crate) fn new(data: &Data) -> Self {
-        Self { data: data.clone(), streams: Streams::default(), trends: trend::Trends::default() }
+        Self {
+            data: data.clone(),
+            streams: Streams::default(),
+            trends: trend::Trends::default(),
+            shapes: events::Shapes::default(),
+        }
     }
 
     /// The body of the answer.
@@ -112,12 +124,12 @@ impl Looker {
         let size = (panel.width.clamp(1, PIXELS_MAX) as usize, panel.height.clamp(1, PIXELS_MAX) as usize);
         let stream = self.streams.open(&self.data, &panel.stream)?;
         let found = stream.find(panel, at)?;
-        let view = if panel.view == Auto { View::of(found.entry.schema.0) } else { panel.view };
+        let view = if panel.view == View::Auto { auto(stream, &found)? } else { panel.view };
         object.insert("view".into(), view.word().into());
         let identity = format!("{}/{}/{}", hex(&stream.uuid()), found.epoch, found.sequence);
         if view == View::Trend {
-            let to = at.unwrap_or(now);
-            return self.trends.show(stream, panel, (to.saturating_sub(panel.window), to), size.0, object, answer);
+            let (window, to) = (panel.window.unwrap_or(TREND_TIME), at.unwrap_or(now));
+            return self.trends.show(stream, panel, (to.saturating_sub(window), to), size.0, object, answer);
         }
         object.insert("identity".into(), identity.clone().into());
         if panel.known.as_ref() == Some(&identity) {
@@ -135,12 +147,29 @@ impl Looker {
         if let Value::Object(facts) = facts {
             object.extend(facts);
         }
-        stream.payload(found.sequence, &mut |bytes| match view {
-            View::Image => image::show(bytes, panel, size, object, answer),
-            _ => {
+        match view {
+            View::Events => self.shapes.show(stream, panel, &found, size, object, answer),
+            View::Spectrum => events::spectrum(stream, panel, &found, size.0, object, answer),
+            View::Image => stream.payload(found.sequence, &mut |bytes| image::show(bytes, panel, size, object, answer)),
+            _ => stream.payload(found.sequence, &mut |bytes| {
                 message::show(bytes, object);
                 Ok(())
-            }
-        })
+            }),
+        }
     }
 }
+
+/// The view of a message. Some schemas hold what is drawn in several ways.
+fn auto(stream: &mut Stream, found: &Found) -> Result<View, Fault> {
+    let mut view = View::of(found.entry.schema.0);
+    if view == View::Events {
+        stream.payload(found.sequence, &mut |bytes| {
+            view = events::view(bytes);
+            Ok(())
+        })?;
+    }
+    Ok(view)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,47 +1,12 @@
 //! The streams of panels, kept open, and the message that a panel shows.
 
 use super::Panel;
-use crate::limits::{COMPARE, READERS_MAX, SEARCH_MAX};
+use super::view::View;
+use crate::limits::{AUTO_MAX, BATCH, COMPARE, READERS_MAX, SEARCH_MAX, SLICE};
 use flow::{Data, Fault, stream_fault};
-use serde::Deserialize;
 use std::collections::HashMap;
 use std::time::Instant;
-use store::{Clock, Entry, ReadOptions, Reader};
-
-/// What is drawn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum View {
-    /// By the schema of the message.
-    #[default]
-    Auto,
-    /// Numbers in two dimensions.
-    Image,
-    /// Numbers over time.
-    Trend,
-    /// The fields of one message.
-    Message,
-}
-
-impl View {
-    /// The view of a schema.
-    pub(super) fn of(schema: [u8; 4]) -> Self {
-        match &schema {
-            b"ad00" => View::Image,
-            b"f144" | b"f142" | b"se00" | b"senv" | b"tdct" => View::Trend,
-            _ => View::Message,
-        }
-    }
-
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            View::Auto => "auto",
-            View::Image => "image",
-            View::Trend => "trend",
-            View::Message => "message",
-        }
-    }
-}
+use store::{Clock, Entry, Message, ReadOptions, Reader, Stretch};
 
 /// The message of a panel.
 #[derive(Clone, Copy, Debug)]
@@ -143,43 +108,119 @@ impl Stream {
             None => self.reader.end(),
             Some(at) => self.end_at(at)?,
         };
-        let low = bounds.first.max(end.saturating_sub(SEARCH_MAX));
-        let mut newest = None;
-        let mut sequence = end;
-        while sequence > low {
-            sequence -= 1;
-            let entry = match self.entry(sequence) {
-                Ok(Some(entry)) => entry,
-                Ok(None) => continue,
-                // A damaged entry hides only itself.
-                Err(_) if newest.is_some() => continue,
-                Err(fault) => return Err(fault),
-            };
-            if let Some(origin) = &panel.origin
-                && self.reader.origin(entry.origin) != origin
-            {
-                continue;
-            }
-            let view = View::of(entry.schema.0);
-            let fits = match panel.view {
-                View::Auto => view != View::Message,
-                View::Message => true,
-                asked => asked == view,
-            };
-            if fits {
-                return Ok(self.found(sequence, entry));
-            }
-            // Values come with alarms and units between them.
-            newest = newest.or(Some((sequence, entry)));
-            if panel.view == View::Auto && end - sequence >= 64 {
-                break;
-            }
+        let origin = self.row(panel)?;
+        let is_auto = panel.view == View::Auto;
+        let low = bounds.first.max(end.saturating_sub(if is_auto { AUTO_MAX } else { SEARCH_MAX }));
+        // Values come with alarms and units between them: those are shown where there is nothing else.
+        let (mut newest, mut other) = (None, None);
+        let mut high = end;
+        while high > low && newest.is_none() {
+            let from = low.max(high.saturating_sub(SLICE));
+            self.entries((from, high), &mut |sequence, entry| {
+                if origin.is_some_and(|row| row != entry.origin) {
+                    return;
+                }
+                if panel.view.shows(entry.schema.0) {
+                    newest = Some((sequence, *entry));
+                } else if other.is_none_or(|(known, _)| known < sequence) {
+                    other = Some((sequence, *entry));
+                }
+            })?;
+            high = from;
         }
-        match newest.filter(|_| panel.view == View::Auto) {
+        match newest.or(other.filter(|_| is_auto)) {
             Some((sequence, entry)) => Ok(self.found(sequence, entry)),
-            None if panel.view == View::Auto => none("there is none of this origin, or before this moment", ""),
+            None if is_auto => none("there is none of this origin, or before this moment", ""),
             None => none(&format!("none can be shown as `{}`", panel.view.word()), "ask for the view `auto`"),
         }
+    }
+
+    /// The row of the origin that a panel asks for; none where it asks for all.
+    fn row(&mut self, panel: &Panel) -> Result<Option<u32>, Fault> {
+        let Some(name) = &panel.origin else { return Ok(None) };
+        let origins = self.reader.origins().map_err(|e| stream_fault(&self.name, e))?;
+        match origins.iter().position(|origin| origin == name) {
+            Some(row) => Ok(u32::try_from(row).ok()),
+            None => Err(Fault::new(format!("stream `{}` has no origin `{name}`", self.name), "no message names it")),
+        }
+    }
+
+    /// Shows the entries of a range that can be read, with their numbers.
+    pub(super) fn entries(&mut self, (low, high): (u64, u64), see: &mut dyn FnMut(u64, &Entry)) -> Result<(), Fault> {
+        let mut at = low;
+        while at < high {
+            let most = usize::try_from(high - at).unwrap_or(BATCH);
+            match self.reader.next_entries(at, most).map_err(|e| stream_fault(&self.name, e))? {
+                Stretch::Messages([]) => break,
+                Stretch::Messages(entries) => {
+                    entries.iter().zip(at..).for_each(|(entry, sequence)| see(sequence, entry));
+                    at += entries.len() as u64;
+                }
+                Stretch::Missing(missing) => at = missing.next,
+            }
+        }
+        Ok(())
+    }
+
+    /// The messages before a number that can be shown as a view and have a time in `(from, to]`, in their order: the
+    /// newest, of together at most so many bytes (or one message).
+    pub(super) fn window(
+        &mut self,
+        panel: &Panel,
+        view: View,
+        (from, to): (i64, i64),
+        (before, bytes_max): (u64, u64),
+    ) -> Result<Vec<(u64, i64)>, Fault> {
+        let origin = self.row(panel)?;
+        let is_epoch = self.reader.header().clock == Clock::Epoch;
+        let start = from.saturating_add(1);
+        let (low, high) = if is_epoch {
+            self.reader.time_range(start, to.saturating_add(1)).map_err(|e| stream_fault(&self.name, e))?
+        } else {
+            (self.end_at(from)?, before)
+        };
+        let high = high.min(before);
+        let low = low.max(high.saturating_sub(SEARCH_MAX));
+        let mut found: Vec<(u64, i64, u32)> = Vec::new();
+        self.entries((low, high), &mut |sequence, entry| {
+            let time = if is_epoch { entry.source_time } else { entry.arrival_time };
+            let is_wanted = origin.is_none_or(|row| row == entry.origin) && view.shows(entry.schema.0);
+            if is_wanted && (start..=to).contains(&time) {
+                found.push((sequence, time, entry.length));
+            }
+        })?;
+        let mut bytes = 0;
+        let fits = |(_, _, length): &&(u64, i64, u32)| {
+            bytes += u64::from(*length);
+            bytes <= bytes_max
+        };
+        let count = found.iter().rev().take_while(fits).count().max(found.len().min(1));
+        Ok(found.drain(found.len() - count..).map(|(sequence, time, _)| (sequence, time)).collect())
+    }
+
+    /// Shows messages, given in order, as far as they can be read.
+    pub(super) fn each(&mut self, messages: &[u64], see: &mut dyn FnMut(&Message<'_>)) -> Result<(), Fault> {
+        let mut at = 0;
+        while let Some(&first) = messages.get(at) {
+            let row = messages[at..].iter().zip(first..).take(BATCH).take_while(|(sequence, next)| *sequence == next);
+            self.reader.seek(first);
+            match self.reader.next(row.count()).map_err(|e| stream_fault(&self.name, e))? {
+                Stretch::Messages(batch) if batch.is_empty() => break,
+                Stretch::Messages(batch) => {
+                    batch.iter().for_each(|message| see(&message));
+                    at += batch.len();
+                }
+                Stretch::Missing(missing) => {
+                    at += messages[at..].iter().take_while(|sequence| **sequence < missing.next).count();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The time that a panel goes by: the source time, or the arrival where source times are ticks.
+    pub(super) fn time(&self, entry: &Entry) -> i64 {
+        if self.reader.header().clock == Clock::Epoch { entry.source_time } else { entry.arrival_time }
     }
 
     fn found(&self, sequence: u64, entry: Entry) -> Found {
