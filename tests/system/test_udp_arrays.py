@@ -3,6 +3,7 @@
 import random
 import socket
 
+import framings
 import pytest
 from conftest import ROOT, line_of, until
 from test_udp import entries_of
@@ -120,3 +121,8 @@ def test_hubs_are_built_to_events_by_their_numbers(lab, nexus):
     assert missing + sum(event["count"] for event in events) == 4 * len(events)
     assert arrived == report["boards"]["sent"] - report["boards"]["lost"]
     assert missing <= report["boards"]["lost"]
+    file = lab.folder / "hades.hld"
+    lab.run("export", "first", "--stream", "built", "--output", file, "--data", lab.data)
+    start, *built, stop = framings.read_hld(file.read_bytes())
+    assert [start["kind"], stop["kind"]] == [0x00010002, 0x00010003]
+    assert [len(event["subs"]) for event in built] == [event["count"] for event in events]
