@@ -9,10 +9,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
-from conftest import HANG_S, Lab, until
-from test_udp import boards, entries_of
+from conftest import HANG_S, Lab, kill, until
+from test_udp import boards, entries_of, ports
 
 beamport = pytest.importorskip("beamport", reason="pip install .")
 
@@ -97,6 +98,65 @@ def test_a_receiver_killed_with_data_flowing_accounts_for_all_that_was_sent(lab,
         assert lost["absent"] > 0 and sum(lost.values()) >= did["lost"] >= lost["network"], (lost, did)
 
 
+GROUPS = """
+[merge.all]
+kind = "time"
+inputs = ["d{001..004}"]
+wait = "1 s"
+
+[worker.events]
+call = "groups"
+inputs = ["all"]
+
+[worker.events.parameters]
+find = "trigger"
+wait = "1 s"
+same = "tag"
+members = ["d{001..004}"]
+
+[run.first]
+"""
+
+
+def test_each_event_is_built_once_though_the_slot_of_groups_is_killed(lab, times, dice):
+    keys = 'rate = 2000, size = "200 B", loss = 0.001'
+    lab.write(boards(4, keys).replace('"beamport"', '"hadaq"') + GROUPS)
+    process, _ = lab.up_ready("--no-boards")
+    sending = lab.popen("boards", lab.file)
+    data, kills = beamport.open(lab.data), times(30, 500)
+
+    def events() -> int:
+        return data["events"].count if "events" in data else 0
+
+    for _ in range(kills):
+        known = events()
+        until(lambda known=known: events() > known + 100, "no events come")
+        time.sleep(dice.uniform(0, 0.05))
+        (slot,) = until(lambda: lab.slots(process, "events"), "no slot")
+        kill(slot)
+    known = events()
+    until(lambda: events() > known + 2000, "no events come any more")
+    entries, truth = settled(lab, process, sending)
+    for name in NAMES:
+        entry, did = entries[name], truth[name]
+        # Nothing tells what was lost before the first and behind the last one.
+        assert entry["closed"] and entry["appended"] == did["sent"] - did["lost"] == entry["sent"] - sum(
+            entry["lost"].values()
+        ), (entry, did)
+    found = list(data["events"].read())
+    numbers = [event.origin_seq for event in found]
+    assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), "an event is missing or there twice"
+    parts = sum(event["count"] for event in found)
+    missing = sum(len(event["missing"]) for event in found)
+    lost = sum(did["lost"] for did in truth.values())
+    assert parts + missing == 4 * len(found) and missing <= lost
+    # The last events wait for later messages.
+    assert 0 <= sum(entries[name]["appended"] for name in NAMES) - parts < 4 * 4000
+    print(
+        f"the slot of groups: {kills} deaths injected, {len(found)} events, each once, {missing} parts of {lost} lost"
+    )
+
+
 class Cell:
     """A network of its own."""
 
@@ -168,6 +228,50 @@ def labs(tmp_path, beamport):
     yield make
     for lab in made:
         lab.clear()
+
+
+LOSSES = [0.0001, 0.001, 0.01, 0.1, 0.5]
+# Messages by which a datagram is late at most. Up to 3,072 its hole is open, and labels are exact.
+DEPTHS, REORDER_MAX = [1, 50, 3000, 10_000], 3072
+
+
+def test_the_ledger_is_the_truth_of_boards_with_all_faults(labs, times):
+    """In one run boards with each of these losses and depths, with duplicates and damaged headers and payloads."""
+    kinds = {f"d{at:03}": kind for at, kind in enumerate(itertools.product(LOSSES, DEPTHS), 1)}
+    rate, sent, wrong = 2500, 0, 0
+    for round_ in range(times(1, 100)):
+        lab = labs(str(round_))
+        section = '[source.{}]\nkind = "udp"\nframing = "beamport"\nlisten = "127.0.0.1:{}"\nreorder = "3 s"\n'
+        memory = 'buffer = "64 MiB"\nlive = "8 MiB"\n'
+        keys = f'boards = {{ rate = {rate}, size = "100 B", duplicate = 0.1, reorder = 0.1, corrupt = 0.01'
+        text = ""
+        for at, (port, (name, (loss, depth))) in enumerate(zip(ports(len(kinds)), kinds.items(), strict=True)):
+            text += section.format(name, port) + memory
+            text += f"{keys}, loss = {loss}, depth = {depth}, seed = {100 * round_ + at} }}\n"
+        lab.write(text + "[run.first]\n")
+        process, _ = lab.up_ready("--no-boards")
+        seconds = DATAGRAMS // (rate * len(kinds))
+        truth = json.loads(lab.run("boards", lab.file, "--duration", f"{seconds} s").stdout)["boards"]
+        # The last holes are filed after the reorder time.
+        time.sleep(3.2)
+        counted = {name: state_of(lab, name)["status"] for name in kinds}
+        lab.interrupt(process)
+        entries = entries_of(lab.report(process, status=1))
+        for name, (_, depth) in kinds.items():
+            entry, did, counts = entries[name], truth[name], counted[name]
+            late, (damaged, network) = counts.get("late", 0), (entry["lost"][word] for word in ("damaged", "network"))
+            assert entry["closed"] and entry["sent"] == did["sent"] == rate * seconds, (entry, did)
+            assert entry["appended"] == did["sent"] - did["lost"] - did["corrupt"] - late, (entry, did, counts)
+            assert damaged + network == did["lost"] + did["corrupt"] + late and len(entry["lost"]) == 2, (entry, did)
+            assert counts["duplicate"] == did["duplicate"] > 0 and counts["datagrams"] >= did["datagrams"]
+            if depth <= REORDER_MAX:
+                assert (late, damaged, network) == (0, did["corrupt"], did["lost"]), (entry, did)
+            else:
+                assert 0 < late < did["reordered"] and 0 < damaged <= did["corrupt"], (entry, did, counts)
+            sent += did["datagrams"]
+            wrong += did["lost"] + did["corrupt"] + did["duplicate"] + did["reordered"]
+        lab.forget(lab.data)
+    print(f"all faults of boards: {wrong} injected into {sent} datagrams, each number in the account once")
 
 
 def test_what_a_network_drops_is_lost_in_the_network(labs, cells, times):
