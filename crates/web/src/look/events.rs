@@ -88,7 +88,7 @@ impl Shapes {
         object.insert("first_pixel".into(), shape.first.into());
         object.insert("guessed".into(), shape.is_guessed.into());
         let pixels = Pixels::new(DType::UInt32, &counts, &[shape.rows, shape.columns])?;
-        image::put(&pixels, panel, size, object, answer)
+        image::put(&pixels, panel, size, object, answer).map(drop)
     }
 
     /// The least and the largest pixel of a stream so far.

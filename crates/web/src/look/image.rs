@@ -3,7 +3,7 @@
 //! The last two dimensions are rows and columns; of more dimensions the first plane is shown. An image whose last
 //! dimension is 3 or 4 has colours (as areaDetector's RGB1 has): each pixel is the mean of its colours.
 
-use super::Panel;
+use super::{Panel, labelled};
 use crate::answer::Answer;
 use flow::Fault;
 use serde::Deserialize;
@@ -63,7 +63,7 @@ impl Plane {
     }
 }
 
-/// Adds the image of a frame. `size`: columns and rows of the panel.
+/// Adds the image of a message. `size`: columns and rows of the panel.
 pub(super) fn show(
     bytes: &[u8],
     panel: &Panel,
@@ -75,20 +75,20 @@ pub(super) fn show(
     match wire::read(bytes).map_err(|e| unreadable(e.to_string()))? {
         Message::Ad00(frame) | Message::Adar(frame) => {
             let pixels = Pixels::new(frame.data.dtype(), frame.data.bytes(), &frame.shape())?;
-            put(&pixels, panel, size, object, answer)
+            put(&pixels, panel, size, object, answer).map(drop)
         }
-        _ => Err(unreadable("the message is not a frame".into())),
+        _ => labelled::image(bytes, panel, size, object, answer),
     }
 }
 
-/// Adds an image: the region of the panel, reduced to its pixels.
+/// Adds an image: the region of the panel, reduced to its pixels. Says which region that is.
 pub(super) fn put(
     pixels: &Pixels<'_>,
     panel: &Panel,
     size: (usize, usize),
     object: &mut Map<String, Value>,
     answer: &mut Answer,
-) -> Result<(), Fault> {
+) -> Result<[usize; 4], Fault> {
     let &Pixels { dtype, bytes, plane } = pixels;
     let [x0, y0, x1, y1] = panel.region.map_or([0, 0, plane.columns, plane.rows], |region| region.map(|x| x as usize));
     let (x1, y1) = (x1.min(plane.columns), y1.min(plane.rows));
@@ -121,7 +121,7 @@ pub(super) fn put(
     if let Value::Object(facts) = facts {
         object.extend(facts);
     }
-    Ok(())
+    Ok([x0, y0, x1, y1])
 }
 
 /// A part of an image, and the pixels it becomes.

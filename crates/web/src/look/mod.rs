@@ -7,6 +7,7 @@
 
 mod events;
 mod image;
+mod labelled;
 mod message;
 mod stream;
 mod trend;
@@ -150,6 +151,9 @@ impl Looker {
         match view {
             View::Events => self.shapes.show(stream, panel, &found, size, object, answer),
             View::Spectrum => events::spectrum(stream, panel, &found, size.0, object, answer),
+            View::Curve => {
+                stream.payload(found.sequence, &mut |bytes| labelled::curve(bytes, panel, size.0, object, answer))
+            }
             View::Image => stream.payload(found.sequence, &mut |bytes| image::show(bytes, panel, size, object, answer)),
             _ => stream.payload(found.sequence, &mut |bytes| {
                 message::show(bytes, object);
@@ -161,13 +165,17 @@ impl Looker {
 
 /// The view of a message. Some schemas hold what is drawn in several ways.
 fn auto(stream: &mut Stream, found: &Found) -> Result<View, Fault> {
-    let mut view = View::of(found.entry.schema.0);
-    if view == View::Events {
-        stream.payload(found.sequence, &mut |bytes| {
-            view = events::view(bytes);
-            Ok(())
-        })?;
-    }
+    let schema = found.entry.schema.0;
+    let mut view = View::of(schema);
+    let inside = match view {
+        View::Events => events::view,
+        View::Image if View::Curve.shows(schema) => labelled::view,
+        _ => return Ok(view),
+    };
+    stream.payload(found.sequence, &mut |bytes| {
+        view = inside(bytes);
+        Ok(())
+    })?;
     Ok(view)
 }
 

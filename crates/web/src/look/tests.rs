@@ -139,3 +139,98 @@ fn a_monitor_without_pixels_is_a_spectrum() {
     assert_eq!(seen.panels[0]["view"], "spectrum");
     assert_eq!(seen.array(0, "y"), [0.0, 1.0, 1.0, 1.0]);
 }
+
+fn variable<'a>(
+    name: &'a str,
+    axes: &'a [&'a str],
+    shape: &'a [i64],
+    data: impl Into<wire::Numbers<'a>>,
+) -> wire::da00::Variable<'a> {
+    let unit = Some(if name == "tof" { "us" } else { "counts" });
+    let (axes, shape, data) = (axes.into(), shape.into(), data.into());
+    wire::da00::Variable { name, unit, label: None, source: None, axes, shape, data }
+}
+
+fn da00(variables: &[wire::da00::Variable<'_>]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let array = wire::da00::Da00 { source_name: "monitor", timestamp: START, data: variables.into() };
+    wire::da00::write(&mut bytes, &array).unwrap();
+    bytes
+}
+
+#[test]
+fn an_array_of_one_dimension_is_a_curve_with_errors() {
+    let folder = Folder::new("curve");
+    let bytes = da00(&[
+        variable("tof", &["tof"], &[5], &[0.0, 1.0, 2.0, 4.0, 8.0]),
+        variable("errors", &["tof"], &[4], &[3.0_f32, 4.0, 0.0, 1.0]),
+        variable("signal", &["tof"], &[4], &[9_i32, 16, 0, 1]),
+    ]);
+    folder.append("monitor", &[(b"da00", "monitor", START, bytes)]);
+    let seen = folder.look(json!({"panels": [
+        {"stream": "monitor"},
+        {"stream": "monitor", "width": 2},
+        {"stream": "monitor", "region": [2, 0, 9, 0], "view": "curve"},
+        {"stream": "monitor", "region": [4, 0, 9, 0]},
+    ]}));
+    let facts = &seen.panels[0];
+    assert_eq!((&facts["view"], &facts["name"], &facts["unit"]), (&json!("curve"), &json!("signal"), &json!("counts")));
+    assert_eq!(facts["axis"], json!({"name": "tof", "label": null, "unit": "us", "edges": true}));
+    assert_eq!(seen.array(0, "x"), [0.0, 1.0, 2.0, 4.0, 8.0]);
+    assert_eq!((seen.array(0, "y"), seen.array(0, "errors")), (vec![9.0, 16.0, 0.0, 1.0], vec![3.0, 4.0, 0.0, 1.0]));
+    assert_eq!(seen.array(1, "x"), [0.0, 2.0, 8.0]);
+    assert_eq!((seen.array(1, "y"), seen.array(1, "errors")), (vec![12.5, 0.5], vec![2.5, 0.5]));
+    assert_eq!((seen.array(2, "x"), seen.array(2, "y")), (vec![2.0, 4.0, 8.0], vec![0.0, 1.0]));
+    assert_eq!(seen.panels[3]["fault"]["what"], "the region is outside of the curve");
+}
+
+#[test]
+fn an_array_of_more_dimensions_is_an_image_of_y_and_x() {
+    let folder = Folder::new("cube");
+    // Rows and columns first, as the worker `histogram` has them: times of flight are added up.
+    let bytes = da00(&[
+        variable("signal", &["y", "x", "tof"], &[2, 3, 2], &[1_i64, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6]),
+        variable("tof", &["tof"], &[3], &[0.0, 1.0, 2.0]),
+        variable("x", &["x"], &[3], &[10_i32, 20, 30]),
+    ]);
+    folder.append("detector", &[(b"da00", "detector", START, bytes)]);
+    let seen = folder.look(json!({"panels": [{"stream": "detector"}, {"stream": "detector", "view": "curve"}]}));
+    let facts = &seen.panels[0];
+    assert_eq!((&facts["view"], &facts["shape"], &facts["high"]), (&json!("image"), &json!([2, 3]), &json!(12.0)));
+    assert_eq!(facts["axes"][1], json!({"name": "x", "label": null, "unit": "counts", "edges": false}));
+    assert_eq!(seen.array(0, "values"), [2.0, 4.0, 6.0, 8.0, 10.0, 12.0]);
+    assert_eq!((seen.array(0, "y"), seen.array(0, "x")), (vec![0.0, 1.0], vec![10.0, 20.0, 30.0]));
+    assert_eq!(seen.array(1, "y"), [21.0, 21.0]);
+}
+
+#[test]
+fn a_histogram_has_edges_and_a_value_is_a_message() {
+    let folder = Folder::new("histogram");
+    let dimension = |label, length, edges: &'static [f64]| wire::hs01::Dimension {
+        length,
+        unit: "mm",
+        label,
+        bin_boundaries: Some(edges.into()),
+    };
+    let dimensions = [dimension("height", 1, &[0.0, 9.0]), dimension("width", 2, &[1.0, 2.0, 4.0])];
+    let histogram = wire::hs01::Histogram {
+        source: "counter",
+        timestamp: START,
+        dim_metadata: (&dimensions).into(),
+        last_metadata_timestamp: 0,
+        current_shape: (&[1, 2]).into(),
+        offset: (&[]).into(),
+        data: Some((&[5_i32, 6]).into()),
+        errors: None,
+        info: "",
+    };
+    let mut bytes = Vec::new();
+    wire::hs01::write(&mut bytes, &histogram).unwrap();
+    folder.append("counter", &[(b"hs01", "counter", START, bytes)]);
+    folder.append("one", &[(b"da00", "one", START, da00(&[variable("signal", &[], &[], &[5_i32])]))]);
+    let seen = folder.look(json!({"panels": [{"stream": "counter"}, {"stream": "one"}]}));
+    let facts = &seen.panels[0];
+    assert_eq!(facts["axes"][1], json!({"name": "width", "label": "width", "unit": "mm", "edges": true}));
+    assert_eq!((seen.array(0, "values"), seen.array(0, "x")), (vec![5.0, 6.0], vec![1.0, 2.0, 4.0]));
+    assert_eq!(seen.panels[1]["view"], "message");
+}

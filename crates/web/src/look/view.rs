@@ -15,6 +15,8 @@ pub(super) enum View {
     Events,
     /// Events by time of flight.
     Spectrum,
+    /// Numbers in one dimension.
+    Curve,
     /// Numbers over time.
     Trend,
     /// The fields of one message.
@@ -25,7 +27,7 @@ impl View {
     /// The view of a schema; that of a message may be another one of [`View::shows`].
     pub(super) fn of(schema: [u8; 4]) -> Self {
         match &schema {
-            b"ad00" | b"ADAr" => View::Image,
+            b"ad00" | b"ADAr" | b"da00" | b"hs00" | b"hs01" => View::Image,
             b"ev44" | b"ev43" | b"ev42" | b"an44" => View::Events,
             b"f144" | b"f142" | b"se00" | b"senv" | b"tdct" => View::Trend,
             _ => View::Message,
@@ -37,6 +39,7 @@ impl View {
         match self {
             View::Message => true,
             View::Auto => View::of(schema) != View::Message,
+            View::Curve => matches!(&schema, b"da00" | b"hs00" | b"hs01"),
             View::Spectrum => View::of(schema) == View::Events,
             view => View::of(schema) == view,
         }
@@ -49,6 +52,7 @@ impl View {
             View::Image => "image",
             View::Events => "events",
             View::Spectrum => "spectrum",
+            View::Curve => "curve",
             View::Trend => "trend",
             View::Message => "message",
         }
