@@ -13,6 +13,7 @@ use flow::{Data, Fault};
 use settings::units::{self, Size};
 use std::fmt::Write as _;
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -38,7 +39,12 @@ pub fn demo(asked: &cli::Demo, registry: &Registry) -> Result<ExitCode, Fault> {
     let _lock = lock(&folder)?;
     clear(&folder)?;
     match start(asked, registry, &folder) {
-        Ok(started) => started.to_report(asked.form.json),
+        Ok(started) => {
+            let status = started.to_report(asked.form.json)?;
+            let look = format!("look at it as pictures: `beamport web --data {}`", folder.display());
+            let _ = writeln!(std::io::stderr(), "{look}");
+            Ok(status)
+        }
         Err(fault) => {
             // Nothing of record was made: the next one would have to remove it.
             let cleared = clear(&folder);
@@ -122,8 +128,14 @@ fn clear(folder: &Path) -> Result<(), Fault> {
     if !text.starts_with(DEMO_MARK) {
         return Err(in_use(folder, "it holds something that `beamport demo` did not make"));
     }
-    let ours = ["detector", "monitor", "devices", "control", "runs", "files", DEMO_FILE, "demo.nexus.json"];
-    let ours = |name: &str| ours.contains(&name) || name.starts_with("control.sock") || name.ends_with(".commits");
+    let ours =
+        ["detector", "monitor", "devices", "control", "runs", "files", DEMO_FILE, "demo.nexus.json", web::SETTINGS];
+    let ours = |name: &str| {
+        ours.contains(&name)
+            || name.starts_with("control.sock")
+            || name.starts_with("web.") && name.ends_with(".token")
+            || name.ends_with(".commits")
+    };
     for entry in &entries {
         let name = entry.file_name().to_string_lossy().into_owned();
         if !ours(&name) {
@@ -206,6 +218,8 @@ fn instrument_text(asked: &cli::Demo) -> Result<(String, String), Fault> {
         text,
         "\n[sink.file]\nkind = \"nexus\"\ntemplate = \"demo.nexus.json\"\nfile = \"{{instrument}}_{{run}}.nxs\"\n\n[run.demo]\nstart = \"now\"\nduration = \"{duration}\"\nsettle = \"1 s\"\n"
     );
+    // Another one may have the usual port.
+    text += "\n[web]\nlisten = \"127.0.0.1:0\"\n";
     let template = if amor { AMOR_TEMPLATE.to_string() } else { events_template(&asked.profile) };
     Ok((text, template))
 }

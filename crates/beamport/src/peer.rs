@@ -11,6 +11,23 @@ pub(crate) fn is_gone(descriptor: BorrowedFd<'_>) -> bool {
     answer > 0 && poll.revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0
 }
 
+/// User and process that opened the other end of a Unix socket.
+pub(crate) fn credentials(descriptor: BorrowedFd<'_>) -> Option<(u32, i32)> {
+    let mut who = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut size = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the structure and its size outlive the call, which writes at most that many bytes.
+    let answer = unsafe {
+        libc::getsockopt(
+            descriptor.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut who).cast(),
+            &raw mut size,
+        )
+    };
+    (answer == 0).then_some((who.uid, who.pid))
+}
+
 /// Ends the calls of `accept` that wait on a listening socket, in other threads too, and those to come.
 pub(crate) fn stop_listening(listener: BorrowedFd<'_>) {
     // SAFETY: the call takes plain numbers.

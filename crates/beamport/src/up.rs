@@ -71,9 +71,12 @@ impl Started {
         for section in instrument.sources() {
             section.plan.prepare(&Files { folder: &instrument.data })?;
         }
-        let plan = instrument.page;
+        let (plan, settings) = (instrument.page, instrument.show());
         let mover = Mover::start(instrument, &signals)?;
-        let page = plan.map(|plan| Page::start(plan, &mover.data().folder));
+        let folder = &mover.data().folder;
+        // For the page; without it there is one thing less to see.
+        let _ = std::fs::write(folder.join(web::SETTINGS), settings);
+        let page = plan.map(|plan| Page::start(plan, folder));
         Ok(Self { mover, signals, boards: None, page })
     }
 

@@ -51,7 +51,7 @@ pub use reader::{Batch, Bounds, Check, Mapped, ReadOptions, Reader, Start};
 pub use recover::{Recovery, remove};
 pub use repair::{Repaired, repair};
 pub use reserve::{Received, Reserved};
-pub use stretch::{Missing, Stretch, Walked, Why};
+pub use stretch::{Missing, Stretch, TimeSpan, Walked, Why};
 pub use verify::{Damage, Verified, verify};
 pub use view::{Parent, ParentRow};
 pub use watch::Watch;

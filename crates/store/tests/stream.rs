@@ -278,6 +278,18 @@ fn times_are_found_though_they_go_backwards() {
         };
         assert_eq!(reader.time_range(start, stop).unwrap(), want, "{start}..{stop}");
     }
+    for from in [0, 1, 300, 4999, 5000] {
+        let mut next = from;
+        let walked = reader.walk_times(from, &mut |span| {
+            let here = &times[span.first as usize..span.next as usize];
+            assert_eq!(
+                (span.first, here.iter().min(), here.iter().max()),
+                (next, Some(&span.earliest), Some(&span.latest))
+            );
+            next = span.next;
+        });
+        assert_eq!((walked.unwrap().lost(), next), (0, 5000));
+    }
 }
 
 #[test]

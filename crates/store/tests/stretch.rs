@@ -109,6 +109,9 @@ fn damage_in_the_middle_costs_one_message_and_no_smaller_batches() {
     assert_eq!((shown, walked), (99, Walked { gone: None, lost: vec![(70, 71)] }));
     assert_eq!(reader(&media, "s").time_range(60, 80).unwrap(), (60, 80));
     assert_eq!(reader(&media, "s").time_range(71, 80).unwrap(), (70, 80), "the damaged one may belong to it");
+    let mut shown = Vec::new();
+    let walked = reader(&media, "s").walk_times(0, &mut |span| shown.push((span.first, span.next))).unwrap();
+    assert_eq!((shown, walked.lost), (vec![(0, 70), (71, 100)], vec![(70, 71)]));
     assert_eq!(reader(&media, "s").time_range(60, 70).unwrap(), (60, 71), "the same");
     let lost = verify(&media, &folder("s"), &mut |_, _| {}).unwrap().damage;
     assert_eq!(lost.iter().map(|d| (d.first, d.end)).collect::<Vec<_>>(), [(40, 41), (70, 71)]);

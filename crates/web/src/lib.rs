@@ -11,6 +11,7 @@
 //! the process, which the program starts again.
 
 mod answer;
+mod books;
 mod desk;
 mod doors;
 mod limits;
@@ -21,6 +22,7 @@ mod section;
 mod server;
 mod tokens;
 
+pub use books::SETTINGS;
 pub use section::{KEYS, Plan, read};
 pub use server::{Served, serve};
 pub use tokens::{Tokens, url};

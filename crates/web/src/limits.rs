@@ -51,3 +51,15 @@ pub(crate) const HEX_BYTES: usize = 256;
 pub(crate) const READERS_MAX: usize = 256;
 /// Between two looks at the header of a stream: another stream of its name may be there.
 pub(crate) const COMPARE: Duration = Duration::from_millis(500);
+/// Spans of the map of a stream's times, 32 bytes each.
+pub(crate) const SPANS_MAX: usize = 65_536;
+/// Gaps of a stream that are listed: the newest.
+pub(crate) const GAPS_MAX: usize = 1000;
+/// Gaps of a stream are asked for after this time, ...
+pub(crate) const GAPS_AGE: Duration = Duration::from_secs(2);
+/// ... and after this many times the time that the last answer took: at most 5 % of a processor.
+pub(crate) const GAPS_PAUSE: u32 = 20;
+/// Messages aside that are listed: the newest.
+pub(crate) const ASIDE_MAX: u64 = 100;
+/// Commands that are listed: the newest.
+pub(crate) const COMMANDS_MAX: u64 = 200;

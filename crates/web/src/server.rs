@@ -1,5 +1,6 @@
 //! HTTP: connections, requests and answers, in one thread. Whatever reads streams is done by a [`Desk`].
 
+use crate::books::Question;
 use crate::desk::Desk;
 use crate::doors::{Doors, Refusal};
 use crate::limits::{
@@ -34,6 +35,9 @@ use tokio::task::{JoinHandle, LocalSet, spawn_local};
 
 /// The policy of the page: its own files, and nothing else.
 const POLICY: &str = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// The commands that the page can give.
+const COMMANDS: [&str; 4] = ["begin", "end", "configure", "cutover"];
 
 /// What is served.
 pub struct Served {
@@ -87,6 +91,8 @@ struct House {
     doors: Doors,
     looks: Desk<Look, Result<Vec<u8>, Fault>>,
     states: Desk<(), Result<Arc<State>, Fault>>,
+    books: Desk<Question, Result<Value, Fault>>,
+    commands: Desk<Value, Result<Value, Fault>>,
     /// Bytes of answers that may still be sent at once.
     room: Arc<Semaphore>,
     connections: RefCell<Connections>,
@@ -103,6 +109,7 @@ impl House {
         let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let mut looker = Looker::new(&served.data);
         let (data, instrument) = (served.data.clone(), served.instrument.clone());
+        let (books, commander) = (served.data.clone(), served.instrument.clone());
         let (mut watch, mut last) = (Watch::new(&data), None::<(Instant, Arc<State>)>);
         let states = move |()| {
             if let Some((_, state)) = last.as_ref().filter(|(made, _)| made.elapsed() < STATUS_AGE) {
@@ -121,6 +128,8 @@ impl House {
             },
             looks: Desk::open("look", move |request| looker.look(&request))?,
             states: Desk::open("status", states)?,
+            books: Desk::open("books", move |question: Question| question.answer(&books))?,
+            commands: Desk::open("commands", move |request| commander.command(&request))?,
             room: Arc::new(Semaphore::new(ANSWERS_BYTES_MAX)),
             connections: RefCell::default(),
         })
@@ -188,12 +197,12 @@ impl House {
         let path = request.uri().path().to_owned();
         match (request.method().as_str(), path.as_str()) {
             ("GET", "/api/status") => {
-                self.doors.admit(request.headers(), Role::View)?;
+                let role = self.doors.admit(request.headers(), Role::View)?;
                 let state = self.state().await?;
                 let mut value = serde_json::to_value(&state.status).unwrap_or_default();
                 if let Some(object) = value.as_object_mut() {
                     object.extend(state.glance.clone());
-                    object.insert("web".into(), json!({"pid": std::process::id()}));
+                    object.insert("web".into(), json!({"pid": std::process::id(), "role": role.word()}));
                 }
                 self.sent("application/json", value.to_string().into()).await
             }
@@ -211,14 +220,32 @@ impl House {
                 let answer = self.looks.ask(look).await.ok_or_else(busy)?;
                 self.sent("application/octet-stream", answer.map_err(unreadable)?).await
             }
+            ("POST", "/api/command") => {
+                self.doors.admit(request.headers(), Role::Control)?;
+                let command = body(request).await.and_then(|bytes| command(&bytes))?;
+                // The instrument refuses what it cannot do: that is the answer.
+                let answer = match self.commands.ask(command).await.ok_or_else(busy)? {
+                    Ok(value) => json!({"ok": value}),
+                    Err(fault) => json!({"fault": fault.to_json()}),
+                };
+                self.sent("application/json", answer.to_string().into()).await
+            }
+            ("GET", path) if path.starts_with("/api/") => {
+                self.doors.admit(request.headers(), Role::View)?;
+                let question = path.strip_prefix("/api/").and_then(Question::of).ok_or_else(nothing)?;
+                let answer = self.books.ask(question).await.ok_or_else(busy)?;
+                // What is not there, or cannot be read, is a fault for the user.
+                let answer = answer.map_err(|fault| (StatusCode::UNPROCESSABLE_ENTITY, fault))?;
+                self.sent("application/json", answer.to_string().into()).await
+            }
             ("GET", path) => match page::at(path) {
                 Some(file) => Ok(reply(file.mime, Bytes::from_static(file.bytes))),
-                None => Err(refused(StatusCode::NOT_FOUND, "there is nothing at this path", "")),
+                None => Err(nothing()),
             },
-            (_, "/api/status" | "/api/look" | "/metrics") => {
+            (_, "/api/status" | "/api/look" | "/api/command" | "/metrics") => {
                 Err(refused(StatusCode::METHOD_NOT_ALLOWED, "this path has another method", "see the reference page"))
             }
-            _ => Err(refused(StatusCode::NOT_FOUND, "there is nothing at this path", "")),
+            _ => Err(nothing()),
         }
     }
 
@@ -254,6 +281,30 @@ fn reply(mime: &'static str, bytes: Bytes) -> Response<Full<Bytes>> {
 
 fn refused(status: StatusCode, what: &str, hint: &str) -> Refusal {
     (status, Fault::new(what, "").hint(hint))
+}
+
+fn nothing() -> Refusal {
+    refused(StatusCode::NOT_FOUND, "there is nothing at this path", "docs/reference/web.md lists the paths")
+}
+
+/// The command in a request, with who gave it.
+fn command(bytes: &[u8]) -> Result<Value, Refusal> {
+    let wrong = |cause: String| {
+        let fault = Fault::new("the command is wrong", cause);
+        Err((StatusCode::BAD_REQUEST, fault.hint(format!("commands are {}", COMMANDS.join(", ")))))
+    };
+    let mut command: Value = match serde_json::from_slice(bytes) {
+        Ok(command) => command,
+        Err(e) => return wrong(e.to_string()),
+    };
+    let is_known = command["command"].as_str().is_some_and(|word| COMMANDS.contains(&word));
+    match command.as_object_mut().filter(|_| is_known) {
+        Some(object) => {
+            object.insert("from".into(), "page, control token".into());
+            Ok(command)
+        }
+        None => wrong("it has no `command`, or another one".into()),
+    }
 }
 
 fn busy() -> Refusal {

@@ -21,6 +21,16 @@ pub(crate) enum Role {
     Control,
 }
 
+impl Role {
+    /// Its word in the status.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::View => "view",
+            Self::Control => "control",
+        }
+    }
+}
+
 /// The tokens of a data folder.
 #[derive(Clone, Debug)]
 pub struct Tokens {

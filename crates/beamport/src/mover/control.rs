@@ -33,6 +33,8 @@ const ANSWER: Duration = Duration::from_secs(15);
 const CUT_OVER: Duration = Duration::from_secs(600);
 /// How much longer a client waits, for the answer to travel.
 const ANSWER_COMES: Duration = Duration::from_secs(2);
+/// Letters of the name that a client gives itself.
+const FROM_CHARS_MAX: usize = 64;
 /// Clients at once, a thread each: people and scripts, not crowds.
 const CLIENTS_MAX: usize = 32;
 
@@ -61,6 +63,8 @@ impl EdgeCommands {
 pub(super) struct Command {
     /// What was asked: `{"command": "begin", ...}`.
     pub request: Value,
+    /// Who asked, for the record: the user and process of the client, and the name that it gives itself.
+    pub from: String,
     /// Takes the answer.
     pub answer: Sender<Result<Value, Fault>>,
     /// The answer, where an edge has carried it out: only to be recorded.
@@ -161,12 +165,13 @@ fn serve(stream: &UnixStream, sender: &Sender<Command>, edges: &EdgeCommands) ->
     let said = match line
         .and_then(|line| serde_json::from_slice::<Value>(&line).map_err(|e| Fault::new("the command is not JSON", e)))
     {
-        Ok(request) => {
+        Ok(mut request) => {
+            let from = client(stream, &mut request);
             let (answer, answered) = channel();
             let patience = patience(&request);
             let ended = || Fault::new("the command was refused", "the instrument is being shut down");
             let (done, caller) = (edges.run(&request), stream.try_clone()?);
-            match sender.send(Command { request, answer, done, caller }) {
+            match sender.send(Command { request, from, answer, done, caller }) {
                 Ok(()) => match answered.recv_timeout(patience) {
                     Ok(said) => said,
                     Err(RecvTimeoutError::Timeout) => Err(unanswered(patience)),
@@ -178,6 +183,19 @@ fn serve(stream: &UnixStream, sender: &Sender<Command>, edges: &EdgeCommands) ->
         Err(fault) => Err(fault),
     };
     answer(stream, &said)
+}
+
+/// Who a client is: its user and process as the kernel has them, after the name in `from` of its request, which is taken
+/// out.
+fn client(stream: &UnixStream, request: &mut Value) -> String {
+    let given = request.as_object_mut().and_then(|request| request.remove("from"));
+    let name: String =
+        given.as_ref().and_then(Value::as_str).unwrap_or_default().chars().take(FROM_CHARS_MAX).collect();
+    match peer::credentials(stream.as_fd()) {
+        Some((user, process)) if name.is_empty() => format!("uid {user}, pid {process}"),
+        Some((user, process)) => format!("{name}, uid {user}, pid {process}"),
+        None => name,
+    }
 }
 
 /// The line of a client, however slowly it comes, within the time for all of it. None if there was nothing at all.
@@ -299,6 +317,7 @@ mod tests {
         let client = std::thread::spawn(move || ask(&there, &json!({"command": "begin", "run": "there"})));
         let command = control.commands.recv().unwrap();
         assert!(command.is_wanted());
+        assert!(command.from.ends_with(&format!(", pid {}", std::process::id())), "{}", command.from);
         command.answer.send(Ok(json!({"run": "there"}))).unwrap();
         assert_eq!(client.join().unwrap().unwrap(), json!({"run": "there"}));
     }

@@ -481,7 +481,7 @@ impl Mover {
             }
             while let Ok(mut command) = self.control.commands.recv_timeout(Duration::ZERO) {
                 if let Some(answer) = command.done.take() {
-                    self.record(&command.request, &answer, now);
+                    self.record(&command, &answer, now);
                     let _ = command.answer.send(answer);
                     continue;
                 }
@@ -494,6 +494,7 @@ impl Mover {
                     continue;
                 }
                 let answer = self.obey(&command.request, now);
+                self.record(&command, &answer, now);
                 let _ = command.answer.send(answer);
                 changed = true;
             }
@@ -571,7 +572,7 @@ impl Mover {
 
     fn obey(&mut self, request: &Value, now: i64) -> Result<Value, Fault> {
         let text = |key: &str| request[key].as_str();
-        let answer = match text("command") {
+        match text("command") {
             Some("begin") => self.obey_begin(request, now),
             Some("end") => {
                 let open: Vec<&Run> = self.keeper.runs().iter().filter(|r| r.state == State::Open).collect();
@@ -613,9 +614,7 @@ impl Mover {
             }
             other => Err(Fault::new(format!("unknown command `{}`", other.unwrap_or_default()), "")
                 .hint(format!("commands are {}", self.commands().join(", ")))),
-        };
-        self.record(request, &answer, now);
-        answer
+        }
     }
 
     /// The words of commands.
@@ -703,7 +702,7 @@ impl Mover {
             Err(refused) => {
                 let (command, fault) = *refused;
                 let answer = Err(fault);
-                self.record(&command.request, &answer, now);
+                self.record(&command, &answer, now);
                 let _ = command.answer.send(answer);
             }
         }
@@ -713,7 +712,7 @@ impl Mover {
         let Some(answer) = self.underway.as_mut().and_then(Underway::result) else { return };
         let Some(mut underway) = self.underway.take() else { return };
         underway.join();
-        self.record(&underway.command.request, &answer, now);
+        self.record(&underway.command, &answer, now);
         let _ = underway.command.answer.send(answer);
     }
 
@@ -771,7 +770,7 @@ impl Mover {
     }
 
     /// Every command that may change something stands in the stream `control`.
-    fn record(&mut self, request: &Value, answer: &Result<Value, Fault>, now: i64) {
+    fn record(&mut self, Command { request, from, .. }: &Command, answer: &Result<Value, Fault>, now: i64) {
         let command = request["command"].as_str().unwrap_or_default();
         if command == "status" {
             return;
@@ -785,8 +784,7 @@ impl Mover {
             Ok(value) => value.to_string(),
             Err(fault) => fault.to_string(),
         };
-        let message =
-            wire::bpct::Control { command, arguments: &arguments, from: "socket", time: now, answer: &answer };
+        let message = wire::bpct::Control { command, arguments: &arguments, from, time: now, answer: &answer };
         if let Err(fault) = self.book.append(&message) {
             tracing::warn!("a command is not recorded: {}", fault.cause);
         }

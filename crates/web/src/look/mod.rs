@@ -10,6 +10,7 @@ mod image;
 mod labelled;
 mod message;
 mod stream;
+mod times;
 mod trend;
 mod view;
 
@@ -87,6 +88,7 @@ pub(crate) struct Looker {
     streams: Streams,
     trends: trend::Trends,
     shapes: events::Shapes,
+    gaps: times::Gaps,
 }
 
 impl Looker {
@@ -96,6 +98,7 @@ impl Looker {
             streams: Streams::default(),
             trends: trend::Trends::default(),
             shapes: events::Shapes::default(),
+            gaps: times::Gaps::default(),
         }
     }
 
@@ -123,6 +126,12 @@ impl Looker {
         answer: &mut Answer,
     ) -> Result<(), Fault> {
         let size = (panel.width.clamp(1, PIXELS_MAX) as usize, panel.height.clamp(1, PIXELS_MAX) as usize);
+        if panel.view == View::Times {
+            object.insert("view".into(), panel.view.word().into());
+            let (window, to) = (panel.window.unwrap_or(TREND_TIME), at.unwrap_or(now));
+            let from = (&self.data, &mut self.streams, &mut self.gaps);
+            return times::show(from, panel, (to.saturating_sub(window), to), size.0, object, answer);
+        }
         let stream = self.streams.open(&self.data, &panel.stream)?;
         let found = stream.find(panel, at)?;
         let view = if panel.view == View::Auto { auto(stream, &found)? } else { panel.view };

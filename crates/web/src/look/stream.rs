@@ -1,6 +1,7 @@
 //! The streams of panels, kept open, and the message that a panel shows.
 
 use super::Panel;
+use super::times::Times;
 use super::view::View;
 use crate::limits::{AUTO_MAX, BATCH, COMPARE, READERS_MAX, SEARCH_MAX, SLICE};
 use flow::{Data, Fault, stream_fault};
@@ -26,6 +27,7 @@ pub(super) struct Streams {
 pub(super) struct Stream {
     name: String,
     pub(super) reader: Reader,
+    pub(super) times: Times,
     used: Instant,
     /// When its header was compared last.
     compared: Instant,
@@ -41,6 +43,11 @@ impl Streams {
             )
             .hint("the status has runs, stages and readers"));
         }
+        self.open_book(data, name)
+    }
+
+    /// The same for a book too.
+    pub(super) fn open_book(&mut self, data: &Data, name: &str) -> Result<&mut Stream, Fault> {
         if let Some(stream) = self.open.get_mut(name)
             && stream.compared.elapsed() >= COMPARE
         {
@@ -57,7 +64,8 @@ impl Streams {
             }
             let reader = data.reader(name, ReadOptions { early: true, ..ReadOptions::default() })?;
             let now = Instant::now();
-            self.open.insert(name.to_owned(), Stream { name: name.to_owned(), reader, used: now, compared: now });
+            let stream = Stream { name: name.to_owned(), reader, times: Times::default(), used: now, compared: now };
+            self.open.insert(name.to_owned(), stream);
         }
         match self.open.get_mut(name) {
             Some(stream) => {
@@ -108,6 +116,9 @@ impl Stream {
             None => self.reader.end(),
             Some(at) => self.end_at(at)?,
         };
+        if end <= bounds.first {
+            return none("all that are there came after this moment", "");
+        }
         let origin = self.row(panel)?;
         let is_auto = panel.view == View::Auto;
         let low = bounds.first.max(end.saturating_sub(if is_auto { AUTO_MAX } else { SEARCH_MAX }));
@@ -237,8 +248,8 @@ impl Stream {
     /// One past the newest message up to a moment, by its source time; by its arrival where source times are ticks.
     fn end_at(&mut self, at: i64) -> Result<u64, Fault> {
         if self.reader.header().clock == Clock::Epoch {
-            let range = self.reader.time_range(i64::MIN, at.saturating_add(1));
-            return range.map(|(_, end)| end).map_err(|e| self.fault(e));
+            self.refresh_times()?;
+            return self.times.end_at(&mut self.reader, at).map_err(|e| stream_fault(&self.name, e));
         }
         let (mut low, mut high) = (self.reader.bounds().first, self.reader.end());
         while low < high {
@@ -249,6 +260,11 @@ impl Stream {
             }
         }
         Ok(low)
+    }
+
+    /// Reads the source times that came since the last time.
+    pub(super) fn refresh_times(&mut self) -> Result<(), Fault> {
+        self.times.refresh(&mut self.reader).map_err(|e| stream_fault(&self.name, e))
     }
 
     /// Shows the bytes of a message.

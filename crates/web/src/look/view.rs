@@ -21,6 +21,8 @@ pub(super) enum View {
     Trend,
     /// The fields of one message.
     Message,
+    /// How many messages there are, over time.
+    Times,
 }
 
 impl View {
@@ -37,7 +39,7 @@ impl View {
     /// Whether messages of a schema can be drawn so.
     pub(super) fn shows(self, schema: [u8; 4]) -> bool {
         match self {
-            View::Message => true,
+            View::Message | View::Times => true,
             View::Auto => View::of(schema) != View::Message,
             View::Curve => matches!(&schema, b"da00" | b"hs00" | b"hs01"),
             View::Spectrum => View::of(schema) == View::Events,
@@ -55,6 +57,7 @@ impl View {
             View::Curve => "curve",
             View::Trend => "trend",
             View::Message => "message",
+            View::Times => "times",
         }
     }
 }

@@ -1,0 +1,182 @@
+//! The source times of a stream: a map of them, and the lane of the time bar that is drawn from it.
+//!
+//! The map is made in one pass over the time table of the stream and then reads only what came since. It has a limited
+//! number of spans: where there are more, neighbours are joined, and the map gets coarser.
+
+use super::stream::Stream;
+use super::{Panel, Streams};
+use crate::answer::Answer;
+use crate::limits::{GAPS_AGE, GAPS_MAX, GAPS_PAUSE, SPANS_MAX};
+use flow::records::Gap;
+use flow::{Data, Fault, aside_of, ledger};
+use serde_json::{Map, Value, json};
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+use store::limits::TIME_BLOCK;
+use store::{Reader, Stretch, TimeSpan};
+
+/// Where the messages of a stream lie in time.
+#[derive(Default)]
+pub(super) struct Times {
+    spans: Vec<TimeSpan>,
+}
+
+impl Times {
+    /// Reads what came since the last time, and forgets what retention has deleted.
+    pub(super) fn refresh(&mut self, reader: &mut Reader) -> store::Result<()> {
+        let bounds = reader.bounds();
+        // A recovery may have cut the end.
+        if self.spans.last().is_some_and(|last| last.next > bounds.count) {
+            self.spans.clear();
+        }
+        let gone = self.spans.partition_point(|span| span.next <= bounds.first);
+        self.spans.drain(..gone);
+        // The newest block may have been part of one.
+        if self.spans.last().is_some_and(|last| !last.next.is_multiple_of(TIME_BLOCK)) {
+            self.spans.pop();
+        }
+        let from = self.spans.last().map_or(bounds.first, |last| last.next);
+        let spans = &mut self.spans;
+        reader.walk_times(from, &mut |span| spans.push(span))?;
+        while self.spans.len() > SPANS_MAX {
+            let joined = self.spans.chunks(2).map(|pair| TimeSpan {
+                first: pair[0].first,
+                next: pair[pair.len() - 1].next,
+                earliest: pair.iter().map(|span| span.earliest).min().unwrap_or_default(),
+                latest: pair.iter().map(|span| span.latest).max().unwrap_or_default(),
+            });
+            self.spans = joined.collect();
+        }
+        Ok(())
+    }
+
+    /// One past the newest message whose source time is not after `at`.
+    pub(super) fn end_at(&self, reader: &mut Reader, at: i64) -> store::Result<u64> {
+        for span in self.spans.iter().rev().filter(|span| span.earliest <= at) {
+            if span.latest <= at {
+                return Ok(span.next);
+            }
+            // From the end, in pieces: what cannot be read is passed over.
+            let mut high = span.next;
+            while high > span.first {
+                let low = high.saturating_sub(TIME_BLOCK).max(span.first);
+                let newest = match reader.next_entries(low, (high - low) as usize)? {
+                    Stretch::Messages(entries) => entries.iter().rposition(|entry| entry.source_time <= at),
+                    Stretch::Missing(_) => None,
+                };
+                if let Some(newest) = newest {
+                    return Ok(low + newest as u64 + 1);
+                }
+                high = low;
+            }
+        }
+        Ok(self.spans.first().map_or(0, |span| span.first))
+    }
+
+    /// Messages in equal parts of the time from `from` to `to`: those of a span are spread evenly over its time.
+    fn density(&self, (from, to): (i64, i64), width: usize) -> Vec<f32> {
+        let mut counts = vec![0.0_f64; width];
+        let scale = width as f64 / (to as f64 - from as f64 + 1.0);
+        for span in self.spans.iter().filter(|span| span.latest >= from && span.earliest <= to) {
+            let count = (span.next - span.first) as f64;
+            let (begin, end) = ((span.earliest - from) as f64 * scale, (span.latest - from) as f64 * scale);
+            let (low, high) = (begin.floor().max(0.0) as usize, (end.floor() as usize).min(width - 1));
+            if end - begin < 1e-9 {
+                counts[low.min(width - 1)] += count;
+                continue;
+            }
+            for (at, part) in counts.iter_mut().enumerate().take(high + 1).skip(low) {
+                let covered = end.min(at as f64 + 1.0) - begin.max(at as f64);
+                *part += count * covered.max(0.0) / (end - begin);
+            }
+        }
+        counts.into_iter().map(|count| count as f32).collect()
+    }
+}
+
+/// Known gaps of streams, each asked for now and then.
+#[derive(Default)]
+pub(super) struct Gaps {
+    known: HashMap<String, Known>,
+}
+
+struct Known {
+    asked: Instant,
+    took: Duration,
+    gaps: Vec<Gap>,
+}
+
+impl Gaps {
+    /// The gaps of a stream, from a moment ago.
+    fn of(&mut self, data: &Data, stream: &str) -> Result<&[Gap], Fault> {
+        let pause = |known: &Known| GAPS_AGE.max(known.took * GAPS_PAUSE);
+        if self.known.get(stream).is_none_or(|known| known.asked.elapsed() > pause(known)) {
+            let begun = Instant::now();
+            let (_, mut gaps) = ledger::entries(data, stream)?;
+            gaps.extend(ledger::cuts(data, stream)?);
+            let took = begun.elapsed();
+            self.known.insert(stream.to_owned(), Known { asked: Instant::now(), took, gaps });
+        }
+        Ok(self.known.get(stream).map_or(&[], |known| &known.gaps))
+    }
+}
+
+/// Adds the lane of a stream: its density, its gaps, and messages aside.
+pub(super) fn show(
+    (data, streams, gaps): (&Data, &mut Streams, &mut Gaps),
+    panel: &Panel,
+    (from, to): (i64, i64),
+    width: usize,
+    object: &mut Map<String, Value>,
+    answer: &mut Answer,
+) -> Result<(), Fault> {
+    answer.room(width * 2, 4)?;
+    let stream = streams.open(data, &panel.stream)?;
+    let density = |stream: &mut Stream| {
+        stream.refresh_times()?;
+        let spans = &stream.times.spans;
+        let held = spans.iter().map(|s| s.earliest).min().zip(spans.iter().map(|s| s.latest).max());
+        Ok::<_, Fault>((stream.times.density((from, to), width), held))
+    };
+    let (counts, held) = density(stream)?;
+    let mut arrays = Map::new();
+    arrays.insert("counts".into(), answer.array(&[width], &counts));
+    if let Ok(stream) = streams.open_book(data, &aside_of(&panel.stream)) {
+        arrays.insert("aside".into(), answer.array(&[width], &density(stream)?.0));
+    }
+    let inside = |gap: &&Gap| gap.to >= from && gap.from <= to;
+    let all: Vec<&Gap> = gaps.of(data, &panel.stream)?.iter().filter(inside).collect();
+    let facts = json!({
+        "from": from,
+        "to": to,
+        "earliest": held.map(|held| held.0),
+        "latest": held.map(|held| held.1),
+        "gaps": all[all.len().saturating_sub(GAPS_MAX)..],
+        "more": all.len().saturating_sub(GAPS_MAX),
+        "arrays": arrays,
+    });
+    if let Value::Object(facts) = facts {
+        object.extend(facts);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(first: u64, next: u64, earliest: i64, latest: i64) -> TimeSpan {
+        TimeSpan { first, next, earliest, latest }
+    }
+
+    #[test]
+    fn messages_are_spread_over_their_time() {
+        let times = Times { spans: vec![span(0, 100, 0, 99), span(100, 110, 150, 150), span(110, 120, 1000, 2000)] };
+        let counts = times.density((0, 199), 4);
+        assert!((counts[0] - 50.0).abs() < 1.0 && (counts[1] - 50.0).abs() < 1.0, "{counts:?}");
+        assert_eq!((counts[2], counts[3]), (0.0, 10.0));
+        // A span that begins before the bar has its share in it.
+        let counts = times.density((50, 99), 1);
+        assert!((counts[0] - 50.0).abs() < 1.0, "{counts:?}");
+    }
+}
