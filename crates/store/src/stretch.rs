@@ -144,9 +144,9 @@ impl Reader {
         Ok(walked)
     }
 
-    /// Shows the source times of the messages from `from` on, in blocks of at most 256 (less where one ends early): of a
-    /// full block by its row of the time table, so that the pass reads 24 bytes for 256 messages. What cannot be read is
-    /// left out and named.
+    /// Shows the source times of the messages from `from` on, in blocks of at most 256 (less where one ends early): of
+    /// a full block by its row of the time table, so that the pass reads 24 bytes for 256 messages. What cannot be read
+    /// is left out and named.
     pub fn walk_times(&mut self, from: u64, see: &mut dyn FnMut(TimeSpan)) -> Result<Walked> {
         let mut walked = Walked::default();
         let (mut at, end) = (from.max(self.bounds().first), self.end());

@@ -1,5 +1,5 @@
-//! What the books of a data folder say, one question at a time: the account of a run or of a stream, messages aside, the
-//! commands that were given, and the settings of the instrument.
+//! What the books of a data folder say, one question at a time: the account of a run or of a stream, messages aside,
+//! the commands that were given, and the settings of the instrument.
 
 use crate::limits::{ASIDE_MAX, COMMANDS_MAX, GAPS_MAX};
 use flow::records::Gap;

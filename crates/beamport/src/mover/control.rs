@@ -6,7 +6,7 @@
 //! no other client. A command whose client hangs up before the command is carried out is dropped.
 
 use crate::file::Instrument;
-use crate::limits::{EDGE_MAX, GLANCE_MAX};
+use crate::limits::{EDGE_MAX, FROM_CHARS_MAX, GLANCE_MAX};
 use crate::peer;
 use ess::control::{ask as ask_within, short_path, unanswered};
 use flow::Fault;
@@ -33,8 +33,6 @@ const ANSWER: Duration = Duration::from_secs(15);
 const CUT_OVER: Duration = Duration::from_secs(600);
 /// How much longer a client waits, for the answer to travel.
 const ANSWER_COMES: Duration = Duration::from_secs(2);
-/// Letters of the name that a client gives itself.
-const FROM_CHARS_MAX: usize = 64;
 /// Clients at once, a thread each: people and scripts, not crowds.
 const CLIENTS_MAX: usize = 32;
 
@@ -185,8 +183,8 @@ fn serve(stream: &UnixStream, sender: &Sender<Command>, edges: &EdgeCommands) ->
     answer(stream, &said)
 }
 
-/// Who a client is: its user and process as the kernel has them, after the name in `from` of its request, which is taken
-/// out.
+/// Who a client is: its user and process as the kernel has them, after the name in `from` of its request, which is
+/// taken out.
 fn client(stream: &UnixStream, request: &mut Value) -> String {
     let given = request.as_object_mut().and_then(|request| request.remove("from"));
     let name: String =
