@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-/// Connections at once; the one that was used longest ago is closed for a new one. A browser keeps six.
-pub(crate) const CONNECTIONS_MAX: usize = 1024;
+/// Connections at once; the one that was used longest ago is closed for a new one. A browser keeps six. Of the usual
+/// 1,024 descriptors half are left to the streams.
+pub(crate) const CONNECTIONS_MAX: usize = 512;
 /// Bytes of a request's body: 64 panels are a few KiB.
 pub(crate) const REQUEST_BYTES_MAX: usize = 256 << 10;
 /// Time for a request to arrive whole, and for a connection without one.

@@ -1,0 +1,208 @@
+"""`beamport web` without a browser: what programs get from it, what it refuses, and what it survives."""
+
+import json
+import random
+import re
+import resource
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+from conftest import HANG_S, ROOT, kill, until
+
+INSTRUMENT = """
+[source.camera]
+kind = "sim"
+model = "camera"
+fps = 20
+shape = [256, 256]
+[source.devices]
+kind = "sim"
+model = "amor-devices"
+[web]
+listen = "127.0.0.1:0"
+"""
+
+
+class Page:
+    """The page of a running instrument."""
+
+    def __init__(self, lab, process):
+        self.lab = lab
+        self.process = process
+        self.said = lab.folder / f"err-{process.number}"
+        found = until(lambda: re.search(r"page: (http://(\S+):(\d+)/)#token=(\w+)", self.said.read_text()), self.told)
+        self.url, self.port, self.token = found[1], int(found[3]), found[4]
+
+    def told(self) -> str:
+        return self.said.read_text()
+
+    def get(self, path: str, body=None, token: str | None = None, **headers) -> tuple[int, dict]:
+        """Status and JSON of an answer."""
+        headers = {"Authorization": f"Bearer {token or self.token}"} | headers
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data, headers)
+        try:
+            with urllib.request.urlopen(request, timeout=HANG_S) as answer:
+                text = answer.read()
+                return answer.status, json.loads(text) if text[:1] in b"{[" else text
+        except urllib.error.HTTPError as error:
+            return error.code, json.loads(error.read())
+
+    @property
+    def pid(self) -> int:
+        return self.get("api/status")[1]["web"]["pid"]
+
+
+@pytest.fixture
+def page(lab) -> Page:
+    process, _ = lab.write(INSTRUMENT).up_ready()
+    return Page(lab, process)
+
+
+def resident(pid: int) -> int:
+    """Bytes of memory of a process."""
+    with open(f"/proc/{pid}/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+
+def test_the_reader_of_the_how_to_page_prints_the_mean_of_an_image(page):
+    text = (ROOT / "docs/how-to/watch-an-instrument.md").read_text()
+    program = re.search(r"```python\n(.*?)```", text, re.S)[1]
+    until(lambda: page.get("api/status")[1]["streams"][0]["count"] > 0, "no frame")
+    command = [sys.executable, "-c", program, f"{page.url}#token={page.token}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S)
+    assert done.returncode == 0, done.stderr
+    assert 0 < float(done.stdout) < 100
+
+
+def test_a_token_allows_what_its_role_allows(page):
+    view = (page.lab.data / "web.view.token").read_text().strip()
+    assert page.get("api/status", token=view)[1]["web"]["role"] == "view"
+    assert page.get("api/status")[1]["web"]["role"] == "control"
+    assert page.get("api/status", token="0" * 32)[0] == 401
+    assert page.get("api/command", {"command": "begin"}, token=view)[0] == 403
+    assert page.get("api/status", Host="evil.example")[0] == 403
+    assert page.get("api/command", {"command": "begin"}, Origin="http://evil.example")[0] == 403
+    assert page.get("api/status")[1]["runs"] == []
+    for path in ("web.view.token", "web.control.token"):
+        assert (page.lab.data / path).stat().st_mode & 0o777 == 0o600
+
+
+def test_commands_of_the_page_and_who_gave_them_are_recorded(page):
+    status, answer = page.get("api/command", {"command": "begin", "run": "first", "metadata": {"title": "x"}})
+    assert (status, answer["ok"]["name"]) == (200, "first")
+    assert "fault" in page.get("api/command", {"command": "begin", "run": "first"})[1]
+    page.lab.run("end", "first", "--data", page.lab.data)
+    assert page.get("api/command", {"command": "put", "pv": "x"})[0] == 400
+    rows = page.get("api/control")[1]
+    assert [row["command"] for row in rows] == ["end", "begin", "begin"]
+    assert re.fullmatch(r"uid \d+, pid \d+", rows[0]["from"])
+    assert re.fullmatch(rf"page, control token, uid \d+, pid {page.pid}", rows[2]["from"])
+    until(lambda: page.get("api/status")[1]["runs"][0]["state"] == "sealed", "not sealed")
+    account = page.get("api/runs/first")[1]["account"]
+    assert account["closed"] and account["lost"] == 0
+
+
+def test_a_page_that_is_killed_comes_back_and_nothing_is_lost(page, times):
+    page.lab.run("begin", "first", "--data", page.lab.data)
+    pids = []
+    for _ in range(times(10, 100)):
+        pids.append(page.pid)
+        kill(pids[-1])
+    assert page.pid not in pids and len(set(pids)) == len(pids)
+    status, answer = page.get("api/look", {"panels": [{"stream": "camera", "view": "message"}]})
+    assert status == 200 and answer[:4] == b"BPL1"
+    page.lab.run("end", "first", "--data", page.lab.data)
+    page.process.send_signal(2)
+    assert page.process.wait(HANG_S) == 0
+    report = json.loads((page.lab.folder / f"out-{page.process.number}").read_text())
+    assert report["closed"]
+    print(f"injected {len(pids)} kills of the page: the run closes, 0 lost")
+
+
+def test_a_port_that_is_taken_is_a_warning_until_it_is_free(lab):
+    taken = socket.socket()
+    taken.bind(("127.0.0.1", 0))
+    taken.listen()
+    port = taken.getsockname()[1]
+    process, _ = lab.write(INSTRUMENT.replace(":0", f":{port}")).up_ready()
+    said = lab.folder / f"err-{process.number}"
+    until(lambda: f"the page cannot be served at 127.0.0.1:{port}" in said.read_text(), said.read_text)
+    taken.close()
+    assert Page(lab, process).port == port
+    assert said.read_text().count("cannot be served") == 1
+
+
+def test_wrong_requests_slow_clients_and_crowds_stop_nobody(page, times, dice):
+    count, crowd = times(2000, 100_000), times(1200, 10_000)
+    begin, pid = resident(page.pid), page.pid
+    # Clients that never say a whole request, each on a connection of its own.
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    slow = []
+    try:
+        for at in range(min(crowd, hard - 200)):
+            client = socket.create_connection(("127.0.0.1", page.port))
+            client.sendall(b"POST /api/look HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n"[: at % 70])
+            slow.append(client)
+        stop = threading.Event()
+        answered = []
+
+        def watch():
+            while not stop.is_set():
+                answered.append(page.get("api/status")[0])
+                time.sleep(0.01)
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        good = json.dumps({"at": None, "panels": [{"stream": "camera", "width": 8, "region": [0, 0, 9, 9]}]}).encode()
+        for _ in range(count):
+            page_request(page, wrong(good, dice))
+        stop.set()
+        watcher.join()
+    finally:
+        for client in slow:
+            client.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert set(answered) == {200}
+    # The same process: nothing made it end.
+    assert page.pid == pid
+    grown = resident(pid) - begin
+    print(
+        f"injected {count} wrong requests and {len(slow)} slow clients: {len(answered)} answered beside them, memory grew by {grown >> 20} MiB"
+    )
+    assert grown < 512 << 20
+
+
+def wrong(good: bytes, dice: random.Random) -> bytes:
+    """A request with some damage: of its JSON, its length, its first line or its bytes."""
+    body = bytearray(good)
+    for _ in range(dice.randrange(4)):
+        body[dice.randrange(len(body))] = dice.randrange(256)
+    words = [b"null", b"-1", b"1e400", b"[]", b"{}", b'"' + b"x" * 300 + b'"', b"9" * 40]
+    if dice.randrange(2):
+        body = good.replace(dice.choice([b"null", b"8", b"[0, 0, 9, 9]", b'"camera"']), dice.choice(words))
+    path = dice.choice([b"/api/look"] * 5 + [b"/api/command", b"/api/runs/..%2f", b"/" + b"x" * 200, b"//", b"/api/"])
+    method = dice.choice([b"POST"] * 6 + [b"GET", b"PUT", b"BREW", b""])
+    length = dice.choice([len(body)] * 6 + [0, 1 << 40, -1])
+    head = b"%s %s HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer TOKEN\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
+    return head % (method, path, length) + bytes(body)
+
+
+def page_request(page: Page, bytes_: bytes):
+    """Sends a request; whatever comes back is read, for a moment."""
+    with socket.create_connection(("127.0.0.1", page.port)) as client:
+        client.settimeout(0.2)
+        try:
+            client.sendall(bytes_.replace(b"TOKEN", page.token.encode()))
+            client.shutdown(socket.SHUT_WR)
+            while client.recv(65536):
+                pass
+        except OSError:
+            pass
