@@ -20,6 +20,23 @@ pub(crate) struct Answer {
     arrays: Vec<u8>,
 }
 
+/// A panel that was drawn, to be shown again.
+pub(crate) struct Drawn {
+    panel: Map<String, Value>,
+    arrays: Vec<u8>,
+    /// Where its arrays began.
+    mark: usize,
+    /// Letters of the panel as JSON.
+    text: usize,
+}
+
+impl Drawn {
+    /// Bytes that it takes, about: a value of JSON is an object in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.arrays.len() + 8 * self.text
+    }
+}
+
 /// An array in an answer.
 pub(crate) trait Element: Copy {
     /// As in numpy.
@@ -66,6 +83,31 @@ impl Answer {
         let offset = self.align();
         parts.for_each(|part| self.arrays.extend_from_slice(part));
         json!({"dtype": dtype, "shape": shape, "offset": offset})
+    }
+
+    /// Where the arrays of the next panel begin.
+    pub(crate) fn mark(&mut self) -> usize {
+        self.align()
+    }
+
+    /// What was drawn since a mark.
+    pub(crate) fn drawn(&self, mark: usize, panel: &Map<String, Value>) -> Drawn {
+        let text = panel.iter().map(|(key, value)| key.len() + value.to_string().len()).sum();
+        Drawn { panel: panel.clone(), arrays: self.arrays[mark..].to_vec(), mark, text }
+    }
+
+    /// Appends arrays that were drawn before; what the JSON says of them.
+    pub(crate) fn again(&mut self, drawn: &Drawn) -> Map<String, Value> {
+        let start = self.align();
+        self.arrays.extend_from_slice(&drawn.arrays);
+        let mut panel = drawn.panel.clone();
+        let arrays = panel.get_mut("arrays").and_then(Value::as_object_mut);
+        for array in arrays.into_iter().flat_map(Map::values_mut) {
+            if let Some(offset) = array["offset"].as_u64() {
+                array["offset"] = (offset - drawn.mark as u64 + start as u64).into();
+            }
+        }
+        panel
     }
 
     fn align(&mut self) -> usize {

@@ -42,12 +42,28 @@ pub(crate) const EVENTS_BYTES_MAX: u64 = 32 << 20;
 pub(crate) const SHAPES_MAX: usize = 1024;
 /// Pixels of a detector: 64 MiB of counts.
 pub(crate) const DETECTOR_PIXELS_MAX: i64 = 16 << 20;
-/// Values that are kept of the streams of trends, 16 bytes each.
+/// Messages of which a trend keeps the values together: they are read and removed as one.
+pub(crate) const BLOCK: u64 = 1024;
+/// Blocks before the time of a trend that are searched for units, alarms and connections: some 65,000 messages.
+pub(crate) const LOOK_BACK: u64 = 64;
+/// Alarms of a series, and losses of its connection, in one answer.
+pub(crate) const INTERVALS_MAX: usize = 256;
+/// Values that are kept of the streams of trends, 20 bytes each.
 pub(crate) const POINTS_MAX: usize = 8 << 20;
-/// Messages between two looks at the limit above.
+/// Messages that are read at once.
 pub(crate) const BATCH: usize = 4096;
+/// Messages of a group that are told apart; larger groups count as this.
+pub(crate) const MULTIPLICITY_MAX: usize = 1024;
+/// Members of groups that are named in one answer.
+pub(crate) const MEMBERS_MAX: usize = 64;
+/// Bytes of a text of a message that are shown.
+pub(crate) const TEXT_MAX: usize = 4096;
+/// Entries of a list of a message that are shown.
+pub(crate) const LIST_MAX: usize = 64;
 /// Bytes of a message that are shown in hexadecimal.
 pub(crate) const HEX_BYTES: usize = 256;
+/// Bytes of panels that were drawn and are kept: those of some pages.
+pub(crate) const CACHE_BYTES_MAX: usize = 64 << 20;
 /// Streams that are kept open.
 pub(crate) const READERS_MAX: usize = 256;
 /// Between two looks at the header of a stream: another stream of its name may be there.

@@ -5,7 +5,9 @@
 //!
 //! Failure behaviour: a panel that cannot be shown has a fault in the answer, and the others are shown.
 
+mod cache;
 mod events;
+mod groups;
 mod image;
 mod labelled;
 mod message;
@@ -53,6 +55,8 @@ struct Panel {
     first_pixel: i32,
     origin: Option<String>,
     sequence: Option<u64>,
+    #[serde(default)]
+    step: i8,
     known: Option<String>,
 }
 
@@ -89,6 +93,7 @@ pub(crate) struct Looker {
     trends: trend::Trends,
     shapes: events::Shapes,
     gaps: times::Gaps,
+    cache: cache::Cache,
 }
 
 impl Looker {
@@ -99,6 +104,7 @@ impl Looker {
             trends: trend::Trends::default(),
             shapes: events::Shapes::default(),
             gaps: times::Gaps::default(),
+            cache: cache::Cache::default(),
         }
     }
 
@@ -133,19 +139,29 @@ impl Looker {
             return times::show(from, panel, (to.saturating_sub(window), to), size.0, object, answer);
         }
         let stream = self.streams.open(&self.data, &panel.stream)?;
+        if panel.view == View::Trend && panel.sequence.is_none() {
+            object.insert("view".into(), View::Trend.word().into());
+            return self.trends.show(stream, panel, trend_times(panel, at.unwrap_or(now)), size.0, object, answer);
+        }
         let found = stream.find(panel, at)?;
         let view = if panel.view == View::Auto { auto(stream, &found)? } else { panel.view };
         object.insert("view".into(), view.word().into());
         let identity = format!("{}/{}/{}", hex(&stream.uuid()), found.epoch, found.sequence);
         if view == View::Trend {
-            let (window, to) = (panel.window.unwrap_or(TREND_TIME), at.unwrap_or(now));
-            return self.trends.show(stream, panel, (to.saturating_sub(window), to), size.0, object, answer);
+            return self.trends.show(stream, panel, trend_times(panel, at.unwrap_or(now)), size.0, object, answer);
         }
         object.insert("identity".into(), identity.clone().into());
         if panel.known.as_ref() == Some(&identity) {
             object.insert("same".into(), true.into());
             return Ok(());
         }
+        let how = (size, panel.region, panel.reduce, panel.window, panel.shape, panel.first_pixel, &panel.origin);
+        let key = format!("{identity} {view:?} {how:?}");
+        if let Some(drawn) = self.cache.show(&key, answer) {
+            *object = drawn;
+            return Ok(());
+        }
+        let mark = answer.mark();
         let facts = json!({
             "schema": found.entry.schema.as_text(),
             "sequence": found.sequence,
@@ -160,6 +176,7 @@ impl Looker {
         match view {
             View::Events => self.shapes.show(stream, panel, &found, size, object, answer),
             View::Spectrum => events::spectrum(stream, panel, &found, size.0, object, answer),
+            View::Groups => groups::show(&self.data, stream, panel, &found, object, answer),
             View::Curve => {
                 stream.payload(found.sequence, &mut |bytes| labelled::curve(bytes, panel, size.0, object, answer))
             }
@@ -168,8 +185,15 @@ impl Looker {
                 message::show(bytes, object);
                 Ok(())
             }),
-        }
+        }?;
+        self.cache.keep(key, answer.drawn(mark, object));
+        Ok(())
     }
+}
+
+/// The times of a trend.
+fn trend_times(panel: &Panel, to: i64) -> (i64, i64) {
+    (to.saturating_sub(panel.window.unwrap_or(TREND_TIME)), to)
 }
 
 /// The view of a message. Some schemas hold what is drawn in several ways.

@@ -105,7 +105,7 @@ impl Stream {
                 return none("retention has deleted it", "a larger `retain` keeps more");
             }
             return match self.entry(sequence)? {
-                Some(entry) => Ok(self.found(sequence, entry)),
+                Some(entry) => self.step(panel, sequence, entry),
                 None => none(&format!("the newest is {}", bounds.count.saturating_sub(1)), ""),
             };
         }
@@ -146,12 +146,41 @@ impl Stream {
         }
     }
 
+    /// The message itself, or the one of the same origin before or after it.
+    fn step(&mut self, panel: &Panel, sequence: u64, entry: Entry) -> Result<Found, Fault> {
+        if panel.step == 0 {
+            return Ok(self.found(sequence, entry));
+        }
+        let is_on = panel.step > 0;
+        let (bounds, end) = (self.reader.bounds(), self.reader.end());
+        let low = bounds.first.max(sequence.saturating_sub(SEARCH_MAX));
+        let high = end.min(sequence.saturating_add(SEARCH_MAX));
+        let (mut from, mut to) = if is_on { (sequence + 1, sequence + 1) } else { (sequence, sequence) };
+        while if is_on { to < high } else { from > low } {
+            (from, to) = if is_on { (to, high.min(to + SLICE)) } else { (low.max(from.saturating_sub(SLICE)), from) };
+            let mut beside = None;
+            self.entries((from, to), &mut |sequence, other| {
+                let fits = panel.view == View::Auto || panel.view.shows(other.schema.0);
+                if fits && other.origin == entry.origin && !(is_on && beside.is_some()) {
+                    beside = Some((sequence, *other));
+                }
+            })?;
+            if let Some((sequence, entry)) = beside {
+                return Ok(self.found(sequence, entry));
+            }
+        }
+        let cause = if is_on { "it is the newest of its origin" } else { "it is the oldest of its origin" };
+        Err(Fault::new(format!("stream `{}` has no such message", self.name), cause))
+    }
+
     /// The row of the origin that a panel asks for; none where it asks for all.
     fn row(&mut self, panel: &Panel) -> Result<Option<u32>, Fault> {
         let Some(name) = &panel.origin else { return Ok(None) };
         let origins = self.reader.origins().map_err(|e| stream_fault(&self.name, e))?;
         match origins.iter().position(|origin| origin == name) {
             Some(row) => Ok(u32::try_from(row).ok()),
+            // Of a trend it is the name in the messages.
+            None if panel.view == View::Auto => Ok(None),
             None => Err(Fault::new(format!("stream `{}` has no origin `{name}`", self.name), "no message names it")),
         }
     }

@@ -20,16 +20,10 @@ impl Folder {
     }
 
     /// Appends messages to a stream: schema, origin, source time and bytes of each.
-    fn append(&self, stream: &str, messages: &[(&[u8; 4], &str, i64, Vec<u8>)]) {
+    fn append(&self, stream: &str, messages: &[(&[u8; 4], &str, i64, Vec<u8>)]) -> Appender {
         let mut appender = Appender::open(&self.0, stream, None).unwrap();
-        for (schema, origin, time, bytes) in messages {
-            let label = Label { time: *time, origin, number: None, schema: SchemaId(**schema) };
-            while appender.push(&label, &[bytes]).unwrap().is_none() {
-                appender.publish();
-                appender.wait_room(std::time::Duration::from_millis(100));
-            }
-        }
-        appender.publish();
+        push(&mut appender, messages);
+        appender
     }
 
     fn look(&self, request: Value) -> Seen {
@@ -51,6 +45,17 @@ impl Drop for Folder {
         live.iter().for_each(|place| drop(std::fs::remove_dir_all(place)));
         let _ = std::fs::remove_dir_all(&self.0.folder);
     }
+}
+
+fn push(appender: &mut Appender, messages: &[(&[u8; 4], &str, i64, Vec<u8>)]) {
+    for (schema, origin, time, bytes) in messages {
+        let label = Label { time: *time, origin, number: None, schema: SchemaId(**schema) };
+        while appender.push(&label, &[bytes]).unwrap().is_none() {
+            appender.publish();
+            appender.wait_room(std::time::Duration::from_millis(100));
+        }
+    }
+    appender.publish();
 }
 
 /// An answer: its panels and the bytes behind them.
@@ -233,4 +238,222 @@ fn a_histogram_has_edges_and_a_value_is_a_message() {
     assert_eq!(facts["axes"][1], json!({"name": "width", "label": "width", "unit": "mm", "edges": true}));
     assert_eq!((seen.array(0, "values"), seen.array(0, "x")), (vec![5.0, 6.0], vec![1.0, 2.0, 4.0]));
     assert_eq!(seen.panels[1]["view"], "message");
+}
+
+fn f144(source_name: &str, time: i64, value: wire::f144::Value<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    wire::f144::write(&mut bytes, &wire::f144::F144 { source_name, timestamp: time, value }).unwrap();
+    bytes
+}
+
+#[test]
+fn a_trend_has_alarms_connections_and_the_unit_from_before() {
+    use wire::al00::{Al00, Severity};
+    use wire::ep01::{ConnectionInfo, Ep01};
+    let folder = Folder::new("trend");
+    let mut messages = Vec::new();
+    let mut add = |schema: &'static [u8; 4], time: i64, write: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = Vec::new();
+        write(&mut bytes);
+        messages.push((schema, "topic-0", time, bytes));
+    };
+    let unit = wire::un00::Un00 { source_name: "T", timestamp: START, units: Some("K") };
+    add(b"un00", START, &|out| wire::un00::write(out, &unit).unwrap());
+    let alarm =
+        |second: i64, severity| Al00 { source_name: "T", timestamp: START + second * SECOND, severity, message: "hot" };
+    add(b"al00", START, &|out| wire::al00::write(out, &alarm(0, Severity::Major)).unwrap());
+    // Few of many messages are numbers.
+    for n in 0..5000 {
+        add(b"json", START + n, &|out| wire::json::write(out, &wire::json::JsonData { json: "{}" }).unwrap());
+    }
+    for second in 100..110 {
+        let time = START + second * SECOND;
+        add(b"f144", time, &|out| *out = f144("T", time, (second as f64).into()));
+        add(b"f144", time, &|out| *out = f144("wave", time, (&[1_i16, 2, 6][..]).into()));
+        if second == 104 {
+            add(b"al00", time, &|out| wire::al00::write(out, &alarm(104, Severity::Ok)).unwrap());
+        }
+        let status = match second {
+            106 => ConnectionInfo::Disconnected,
+            108 => ConnectionInfo::Connected,
+            _ => continue,
+        };
+        let connection = Ep01 { timestamp: time, status, source_name: "T", service_id: None };
+        add(b"ep01", time, &|out| wire::ep01::write(out, &connection).unwrap());
+    }
+    let mut devices = folder.append("devices", &messages);
+    let to = START + 109 * SECOND;
+    let panel = json!({"stream": "devices", "view": "trend", "width": 10, "window": 10 * SECOND - 1});
+    let mut looker = Looker::new(&folder.0);
+    let seen = look(&mut looker, json!({"at": to, "panels": [panel]}));
+    let [first, second] = seen.panels[0]["series"].as_array().unwrap().as_slice() else { panic!("two series") };
+    assert_eq!((&first["origin"], &first["unit"], &first["count"]), (&json!("T"), &json!("K"), &json!(10)));
+    assert_eq!((&first["last"], &first["last_time"]), (&json!(109.0), &json!(to)));
+    let alarm = json!({"from": START, "to": START + 104 * SECOND, "severity": "MAJOR", "message": "hot"});
+    assert_eq!(first["alarms"], json!([alarm]));
+    let loss = json!({"from": START + 106 * SECOND, "to": START + 108 * SECOND, "status": "DISCONNECTED"});
+    assert_eq!(first["lost"], json!([loss]));
+    assert_eq!((&second["origin"], &second["length"], &second["last"]), (&json!("wave"), &json!(3), &json!(3.0)));
+    assert_eq!(seen.array(0, "last0"), (100..110).map(f64::from).collect::<Vec<_>>());
+    // The next look has what came since, and one into the past what was before.
+    let next = to + SECOND;
+    push(&mut devices, &[(b"f144", "topic-0", next, f144("T", next, 7.5.into()))]);
+    let panel = json!({"stream": "devices", "origin": "T", "width": 2, "window": 2 * SECOND - 1});
+    let seen = look(&mut looker, json!({"at": next, "panels": [panel]}));
+    assert_eq!((&seen.panels[0]["view"], seen.array(0, "last0")), (&json!("trend"), vec![109.0, 7.5]));
+    let seen = look(&mut looker, json!({"at": to - 5 * SECOND, "panels": [panel]}));
+    assert_eq!(seen.array(0, "last0"), [103.0, 104.0]);
+}
+
+#[test]
+fn groups_name_the_members_that_are_missing() {
+    let folder = Folder::new("groups");
+    let row = |n: i64, count: u32, missing: &[u32]| {
+        let time = START + n * SECOND;
+        let group = wire::bpgr::Group { first: 0, count, missing: missing.into(), time, members: (&[]).into() };
+        let mut bytes = Vec::new();
+        wire::bpgr::write(&mut bytes, &group).unwrap();
+        (b"bpgr", "groups", time, bytes)
+    };
+    folder.append("built", &[row(0, 9, &[]), row(100, 3, &[]), row(101, 2, &[1]), row(102, 1, &[0, 1])]);
+    let panel = json!({"panels": [{"stream": "built"}]});
+    let seen = folder.look(panel.clone());
+    let facts = &seen.panels[0];
+    assert_eq!((&facts["view"], &facts["groups"], &facts["incomplete"]), (&json!("groups"), &json!(3), &json!(2)));
+    assert_eq!(seen.array(0, "multiplicity"), [0.0, 1.0, 1.0, 1.0]);
+    assert_eq!(facts["missing"][0], json!({"member": "member 1", "count": 2}));
+    // As the runner of the worker sends them to its slot.
+    let task = wire::bptk::Task {
+        command: "configure",
+        number: 0,
+        slot: 0,
+        input: 0,
+        uuid: [0; 16],
+        epoch: 0,
+        block_first: 0,
+        block_next: 0,
+        first: 0,
+        next: 0,
+        part: 0,
+        parts: 1,
+        arguments: r#"{"find": "gap", "members": ["d{01..02}", "veto"]}"#,
+    };
+    let mut bytes = Vec::new();
+    wire::bptk::write(&mut bytes, &task).unwrap();
+    let mut tasks = folder.0.writer("built.tasks", &store::Options::memory(4 << 20)).unwrap();
+    let schema = SchemaId(wire::bptk::ID);
+    let origin = tasks.origin("built").unwrap();
+    tasks.append(&store::Meta { source_time: 0, origin, origin_seq: 0, schema, flags: 0 }, &bytes).unwrap();
+    tasks.publish();
+    let seen = folder.look(panel);
+    assert_eq!(seen.panels[0]["missing"][1], json!({"member": "d01", "count": 1}));
+}
+
+#[test]
+fn the_message_before_and_after_is_of_the_same_origin() {
+    let folder = Folder::new("step");
+    let value = |origin, n: i64| (b"f144", origin, START + n, f144(origin, START + n, (n as f64).into()));
+    folder.append("devices", &[value("a", 0), value("b", 1), value("a", 2), value("b", 3), value("a", 4)]);
+    let mut looker = Looker::new(&folder.0);
+    let mut step = |sequence: u64, step: i8| {
+        let panel = json!({"stream": "devices", "view": "message", "sequence": sequence, "step": step});
+        let seen = look(&mut looker, json!({"panels": [panel]}));
+        (seen.panels[0]["sequence"].as_u64(), seen.panels[0]["fault"]["cause"].clone())
+    };
+    assert_eq!((step(2, 0).0, step(2, 1).0, step(2, -1).0), (Some(2), Some(4), Some(0)));
+    assert_eq!(step(4, 1).1, "it is the newest of its origin");
+    assert_eq!(step(1, -1).1, "it is the oldest of its origin");
+    let seen = folder.look(json!({"at": START + 3, "panels": [{"stream": "devices", "view": "message"}]}));
+    assert_eq!(seen.panels[0]["fields"]["value"], 3.0);
+}
+
+#[test]
+fn a_panel_that_is_shown_again_is_the_same() {
+    let folder = Folder::new("again");
+    let bytes = |n: i32| ev44(START, &[n, 1, 8], &[1, 2, 3]);
+    folder.append("a", &[(b"ev44", "a", START, bytes(2))]);
+    folder.append("b", &[(b"ev44", "b", START, bytes(3))]);
+    let mut looker = Looker::new(&folder.0);
+    let (a, b) = (json!({"stream": "a", "shape": [2, 4]}), json!({"stream": "b", "shape": [3, 3]}));
+    let first = look(&mut looker, json!({"panels": [a, b]}));
+    let again = look(&mut looker, json!({"panels": [b, a]}));
+    assert_eq!(
+        (first.array(0, "values"), first.array(1, "values")),
+        (again.array(1, "values"), again.array(0, "values"))
+    );
+    assert_eq!(first.panels[1]["identity"], again.panels[0]["identity"]);
+    assert_eq!(again.panels[1]["events"], 3);
+    let other = look(&mut looker, json!({"panels": [{"stream": "a", "shape": [4, 2]}]}));
+    assert_eq!(other.panels[0]["shape"], json!([4, 2]));
+}
+
+/// What a page of two images and six trends costs, against reading the bytes of the same messages once.
+#[test]
+#[ignore = "a measurement: cargo test --release -p beamport-web cost -- --ignored --nocapture"]
+fn the_cost_of_a_page() {
+    const VALUES: i64 = 1_000_000;
+    let folder = Folder::new("cost");
+    let mut names = Vec::new();
+    for n in 0..6 {
+        names.push(format!("trend{n}"));
+        let message =
+            |n: i64| (b"f144", "T", START + n * 1000, f144("LAB:SE:TEMP", START + n * 1000, (n as f64).into()));
+        for part in 0..10 {
+            let range = part * VALUES / 10..(part + 1) * VALUES / 10;
+            folder.append(&names[n], &range.map(message).collect::<Vec<_>>());
+        }
+    }
+    let pixels: Vec<u16> = (0..2048 * 2048).map(|n| (n * 7 % 65_521) as u16).collect();
+    for name in ["camera0", "camera1"] {
+        names.push(name.to_owned());
+        let mut bytes = Vec::new();
+        let frame = wire::ad00::Ad00 {
+            source_name: name,
+            id: 1,
+            timestamp: START,
+            dimensions: (&[2048, 2048]).into(),
+            data: (&pixels).into(),
+            attributes: (&[]).into(),
+        };
+        wire::ad00::write(&mut bytes, &frame).unwrap();
+        folder.append(name, &[(b"ad00", name, START, bytes)]);
+    }
+    let bare = || {
+        let start = std::time::Instant::now();
+        let (mut bytes, mut sum) = (0, 0_u64);
+        for name in &names {
+            let options = store::ReadOptions { early: true, check: store::Check::Nothing, ..Default::default() };
+            let mut reader = folder.0.reader(name, options).unwrap();
+            loop {
+                let batch = reader.read(4096).unwrap();
+                if batch.is_empty() {
+                    break;
+                }
+                for message in batch.iter() {
+                    bytes += message.payload.len();
+                    let (words, _) = message.payload.as_chunks::<8>();
+                    sum = words.iter().fold(sum, |sum, word| sum.wrapping_add(u64::from_le_bytes(*word)));
+                }
+            }
+        }
+        println!("bare pass over {} MB: {:?} ({sum:x})", bytes / 1_000_000, start.elapsed());
+    };
+    let panels: Vec<Value> = names.iter().map(|name| json!({"stream": name, "window": VALUES * 1000})).collect();
+    let mut looker = Looker::new(&folder.0);
+    for round in 0..5 {
+        bare();
+        let request = json!({"at": START + VALUES * 1000 + round, "panels": panels}).to_string();
+        let request = Request::read(request.as_bytes()).unwrap();
+        let start = std::time::Instant::now();
+        let body = looker.look(&request).unwrap();
+        println!("look {round}: {:?}, {} KB", start.elapsed(), body.len() / 1000);
+        for name in ["trend0", "camera0"] {
+            let request =
+                json!({"at": START + VALUES * 1000 + round, "panels": [{"stream": name, "window": VALUES * 1000}]});
+            let request = Request::read(request.to_string().as_bytes()).unwrap();
+            let start = std::time::Instant::now();
+            looker.look(&request).unwrap();
+            println!("    {name} alone: {:?}", start.elapsed());
+        }
+    }
 }

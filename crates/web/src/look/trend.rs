@@ -1,47 +1,229 @@
-//! A trend: numbers over time, as least, largest and last value of each part of the time that is one pixel wide.
+//! A trend: numbers over time, as least, largest and last value of each part of the time that is one pixel wide; with
+//! alarms, lost connections and units.
 //!
-//! The values of the streams that were asked for are kept, each with its time, so that the next look reads only what
-//! came since.
+//! What messages say of values is kept in blocks of messages in a row, so that a look reads only what came since the
+//! one before. The blocks that were used longest ago make room.
 
 use super::Panel;
 use super::stream::Stream;
+use super::view::View;
 use crate::answer::Answer;
-use crate::limits::{BATCH, POINTS_MAX, SERIES_MAX};
-use flow::{Fault, stream_fault};
+use crate::limits::{BLOCK, INTERVALS_MAX, LOOK_BACK, POINTS_MAX, SERIES_MAX};
+use flow::Fault;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
-use store::{Clock, Stretch, hex};
-use wire::{Message, f142, f144};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use store::{Clock, hex};
+use wire::f142::{self, AlarmSeverity};
+use wire::{Message, f144};
 
-/// The values of streams, by identity.
+/// What is kept of streams, by their identity.
 #[derive(Default)]
 pub(super) struct Trends {
-    streams: BTreeMap<[u8; 16], Points>,
-}
-
-/// The values of the messages of a stream in a row.
-#[derive(Default)]
-struct Points {
-    /// First sequence that was read, and one past the last.
-    range: (u64, u64),
-    /// By origin: times, ns since 1970 UTC, and values, in the order of the stream.
-    series: BTreeMap<String, Series>,
-    /// Values in all series.
+    streams: BTreeMap<[u8; 16], Kept>,
+    /// Values of all blocks; a state and a block count as some.
     count: usize,
+    /// Looks so far.
+    looks: u64,
 }
 
 #[derive(Default)]
-struct Series {
-    points: Vec<(i64, f64)>,
-    unit: Option<String>,
+struct Kept {
+    names: Names,
+    /// By number: block N has the messages from N * BLOCK on.
+    blocks: BTreeMap<u64, Block>,
 }
 
-/// Part of the time: least, largest and last value.
-#[derive(Clone, Copy)]
-struct Cell {
-    least: f64,
-    largest: f64,
-    last: f64,
+/// Names of series, and their numbers.
+#[derive(Default)]
+struct Names {
+    names: Vec<String>,
+    numbers: HashMap<String, u32>,
+    last: u32,
+}
+
+impl Names {
+    fn number(&mut self, name: &str) -> u32 {
+        if self.names.get(self.last as usize).is_none_or(|last| last != name) {
+            self.last = match self.numbers.get(name) {
+                Some(number) => *number,
+                None => {
+                    let number = self.names.len() as u32;
+                    self.numbers.insert(name.to_owned(), number);
+                    self.names.push(name.to_owned());
+                    number
+                }
+            };
+        }
+        self.last
+    }
+}
+
+/// What some messages in a row say.
+#[derive(Default)]
+struct Block {
+    /// One past the last message that was read.
+    next: u64,
+    /// False: only states were read.
+    has_values: bool,
+    /// The look that used it last.
+    used: u64,
+    /// Of each value: the number of its series, its time, and itself.
+    series: Vec<u32>,
+    times: Vec<i64>,
+    values: Vec<f64>,
+    /// The series in it.
+    present: BTreeSet<u32>,
+    states: Vec<(u32, i64, State)>,
+    /// Elements of the newest value of a series whose values are arrays.
+    lengths: BTreeMap<u32, usize>,
+}
+
+/// What holds of a series from a time on.
+#[derive(Clone, Debug, PartialEq)]
+enum State {
+    Unit(Option<String>),
+    /// Severity, and what the sender says of it.
+    Alarm(&'static str, String),
+    Connection(&'static str),
+}
+
+impl State {
+    /// Severity of an alarm, and its text.
+    fn alarm(&self) -> Option<(&'static str, &str)> {
+        match self {
+            State::Alarm(severity, text) => Some((severity, text)),
+            _ => None,
+        }
+    }
+
+    /// State of a connection, without a text.
+    fn connection(&self) -> Option<(&'static str, &str)> {
+        match self {
+            State::Connection(status) => Some((status, "")),
+            _ => None,
+        }
+    }
+}
+
+impl Block {
+    /// What it counts for: in bytes, a state is some values, and so is a block.
+    fn count(&self) -> usize {
+        16 + self.values.len() + 4 * self.states.len()
+    }
+
+    fn value(&mut self, series: u32, time: i64, value: f64) {
+        if self.series.last() != Some(&series) {
+            self.present.insert(series);
+        }
+        self.series.push(series);
+        self.times.push(time);
+        self.values.push(value);
+    }
+
+    /// Adds what a message says. `time`: its source time.
+    fn add(&mut self, bytes: &[u8], time: i64, names: &mut Names) {
+        match wire::read(bytes) {
+            Ok(Message::F144(m)) => self.one(names.number(m.source_name), time, m.value),
+            Ok(Message::F142(m)) => {
+                let series = names.number(m.source_name);
+                let severity = match m.severity {
+                    AlarmSeverity::NoChange => None,
+                    AlarmSeverity::NoAlarm => Some("OK"),
+                    severity => Some(severity.name()),
+                };
+                let text = m.status.name().to_owned();
+                self.states.extend(severity.map(|severity| (series, time, State::Alarm(severity, text))));
+                if let f142::Value::Number(value) = m.value {
+                    self.one(series, time, value);
+                }
+            }
+            Ok(Message::Se00(m)) => {
+                let series = names.number(m.name);
+                for (at, value) in m.values.iter().enumerate() {
+                    let regular = m.packet_timestamp.saturating_add((m.time_delta * at as f64) as i64);
+                    let time = m.timestamps.and_then(|times| times.get(at)).unwrap_or(regular);
+                    self.value(series, time, value.to_f64());
+                }
+            }
+            Ok(Message::Senv(m)) => {
+                let series = names.number(m.name);
+                let start = i64::try_from(m.packet_timestamp).unwrap_or(i64::MAX);
+                for (at, value) in m.values.iter().enumerate() {
+                    let regular = start.saturating_add((m.time_delta * at as f64) as i64);
+                    let time = m.timestamps.and_then(|times| times.get(at)).and_then(|time| i64::try_from(time).ok());
+                    self.value(series, time.unwrap_or(regular), value.to_f64());
+                }
+            }
+            // Of a chopper: the time since its previous turn, in ms.
+            Ok(Message::Tdct(m)) => {
+                let series = names.number(m.name);
+                let times: Vec<u64> = m.timestamps.iter().collect();
+                for pair in times.windows(2) {
+                    let time = i64::try_from(pair[1]).unwrap_or(i64::MAX);
+                    self.value(series, time, pair[1].saturating_sub(pair[0]) as f64 * 1e-6);
+                }
+            }
+            Ok(Message::Un00(m)) => {
+                self.states.push((names.number(m.source_name), time, State::Unit(m.units.map(str::to_owned))));
+            }
+            Ok(Message::Al00(m)) => {
+                let state = State::Alarm(m.severity.name(), m.message.to_owned());
+                self.states.push((names.number(m.source_name), time, state));
+            }
+            Ok(Message::Ep01(m)) => {
+                self.states.push((names.number(m.source_name), time, State::Connection(m.status.name())));
+            }
+            _ => {}
+        }
+    }
+
+    /// A value; of an array its mean.
+    fn one(&mut self, series: u32, time: i64, value: f144::Value<'_>) {
+        match value {
+            f144::Value::Scalar(scalar) => self.value(series, time, scalar.to_f64()),
+            f144::Value::Array(numbers) if numbers.is_empty() => {}
+            f144::Value::Array(numbers) => {
+                let sum: f64 = numbers.iter().map(wire::Scalar::to_f64).sum();
+                self.value(series, time, sum / numbers.len() as f64);
+                self.lengths.insert(series, numbers.len());
+            }
+        }
+    }
+}
+
+/// Messages that say how it is with values; they are looked for before the time of a trend too.
+fn has_state(schema: [u8; 4]) -> bool {
+    matches!(&schema, b"un00" | b"al00" | b"ep01")
+}
+
+impl Kept {
+    /// Reads what a block does not have yet.
+    fn fill(&mut self, stream: &mut Stream, number: u64, with_values: bool) -> Result<(), Fault> {
+        let Self { names, blocks } = self;
+        let block = blocks.entry(number).or_default();
+        if with_values && !block.has_values {
+            *block = Block { has_values: true, ..Block::default() };
+        }
+        let start = block.next.max(number * BLOCK).max(stream.reader.bounds().first);
+        let end = ((number + 1) * BLOCK).min(stream.reader.end());
+        if start >= end {
+            return Ok(());
+        }
+        let mut wanted = Vec::new();
+        stream.entries((start, end), &mut |sequence, entry| {
+            if has_state(entry.schema.0) || block.has_values && View::Trend.shows(entry.schema.0) {
+                wanted.push(sequence);
+            }
+        })?;
+        stream.each(&wanted, &mut |message| block.add(message.payload, message.entry.source_time, names))?;
+        block.next = end;
+        if end == (number + 1) * BLOCK {
+            block.series.shrink_to_fit();
+            block.times.shrink_to_fit();
+            block.values.shrink_to_fit();
+        }
+        Ok(())
+    }
 }
 
 impl Trends {
@@ -67,22 +249,21 @@ impl Trends {
             object.insert("same".into(), true.into());
             return Ok(());
         }
-        let points = self.points(stream, (low, high))?;
-        let shown = points.series.iter().filter(|(origin, _)| panel.origin.as_ref().is_none_or(|o| o == *origin));
-        let mut all: Vec<_> = shown.filter_map(|(origin, series)| series.cells(origin, (from, to), width)).collect();
-        let more = all.len().saturating_sub(SERIES_MAX);
-        all.truncate(SERIES_MAX);
-        answer.room(all.len() * width * 3, 8)?;
+        let first = low / BLOCK;
+        let blocks = (first.saturating_sub(LOOK_BACK), first, high.saturating_sub(1).max(low) / BLOCK);
+        let kept = self.blocks(stream, blocks)?;
+        let (lines, more) = kept.lines(panel.origin.as_deref(), (from, to), width, blocks);
+        answer.room(lines.len() * width * 3, 8)?;
         let (mut series, mut arrays) = (Vec::new(), Map::new());
-        for (at, (facts, cells)) in all.into_iter().enumerate() {
-            series.push(facts);
+        for (at, line) in lines.into_iter().enumerate() {
             let mut array = |name: &str, of: fn(&Cell) -> f64| {
-                let values: Vec<f64> = cells.iter().map(of).collect();
+                let values: Vec<f64> = line.cells.iter().map(of).collect();
                 arrays.insert(format!("{name}{at}"), answer.array(&[width], &values));
             };
             array("min", |cell| cell.least);
             array("max", |cell| cell.largest);
             array("last", |cell| cell.last);
+            series.push(line.facts);
         }
         let facts = json!({"from": from, "to": to, "series": series, "more": more, "arrays": arrays});
         if let Value::Object(facts) = facts {
@@ -91,141 +272,210 @@ impl Trends {
         Ok(())
     }
 
-    /// The values of a range of a stream: what is missing of them is read.
-    fn points(&mut self, stream: &mut Stream, (low, high): (u64, u64)) -> Result<&Points, Fault> {
+    /// The blocks of a stream: states from the first number on, values from the second to the third.
+    fn blocks(&mut self, stream: &mut Stream, (before, first, last): (u64, u64, u64)) -> Result<&Kept, Fault> {
+        self.looks += 1;
         let uuid = stream.uuid();
-        let kept: usize = self.streams.iter().filter(|(key, _)| **key != uuid).map(|(_, points)| points.count).sum();
-        if kept > POINTS_MAX / 2 {
-            self.streams.retain(|key, _| *key == uuid);
-        }
-        let points = self.streams.entry(uuid).or_default();
-        if low < points.range.0 || low > points.range.1 || points.count > POINTS_MAX / 2 {
-            *points = Points { range: (low, low), ..Points::default() };
-        }
-        points.read(stream, high)?;
-        Ok(points)
-    }
-}
-
-impl Points {
-    /// Reads on up to `high`.
-    fn read(&mut self, stream: &mut Stream, high: u64) -> Result<(), Fault> {
-        let mut origins: BTreeMap<u32, String> = BTreeMap::new();
-        while self.range.1 < high {
-            stream.reader.seek(self.range.1);
-            let most = usize::try_from(high - self.range.1).unwrap_or(BATCH).min(BATCH);
-            let mut rows = Vec::new();
-            match stream.reader.next(most).map_err(|e| stream_fault("trend", e))? {
-                Stretch::Messages(batch) if batch.is_empty() => break,
-                Stretch::Messages(batch) => {
-                    for message in batch.iter() {
-                        values(message.payload, message.entry.source_time, &mut |row| {
-                            rows.push((message.entry.origin, row));
-                        });
-                    }
-                    self.range.1 = batch.next();
-                }
-                Stretch::Missing(missing) => self.range.1 = missing.next,
+        for number in before..=last {
+            let kept = self.streams.entry(uuid).or_default();
+            let known = kept.blocks.get(&number).map_or(0, Block::count);
+            let filled = kept.fill(stream, number, number >= first);
+            if let Some(block) = kept.blocks.get_mut(&number) {
+                block.used = self.looks;
+                self.count = self.count + block.count() - known;
             }
-            for (origin, row) in rows {
-                let name = origins.entry(origin).or_insert_with(|| stream.origin(origin));
-                if !self.series.contains_key(name) {
-                    self.series.insert(name.clone(), Series::default());
-                }
-                let Some(series) = self.series.get_mut(name) else { continue };
-                match row {
-                    Row::Value(time, value) => {
-                        series.points.push((time, value));
-                        self.count += 1;
-                    }
-                    Row::Unit(unit) => series.unit = unit,
-                }
+            filled?;
+            if self.count > POINTS_MAX {
+                self.make_room();
             }
             if self.count > POINTS_MAX {
                 let cause = format!("the time holds more than {POINTS_MAX} values");
-                *self = Self::default();
                 return Err(Fault::new("the trend is too long", cause).hint("choose a shorter time"));
             }
         }
-        Ok(())
+        Ok(self.streams.entry(uuid).or_default())
+    }
+
+    /// Removes the blocks that were used longest ago, but none of this look.
+    fn make_room(&mut self) {
+        let mut all: Vec<(u64, [u8; 16], u64)> = Vec::new();
+        for (uuid, kept) in &self.streams {
+            all.extend(kept.blocks.iter().map(|(number, block)| (block.used, *uuid, *number)));
+        }
+        all.sort_unstable();
+        for (_, uuid, number) in all.into_iter().take_while(|(used, ..)| *used < self.looks) {
+            if self.count <= POINTS_MAX / 8 * 7 {
+                break;
+            }
+            if let Some(kept) = self.streams.get_mut(&uuid) {
+                self.count -= kept.blocks.remove(&number).map_or(0, |block| block.count());
+            }
+        }
+        let looks = self.looks;
+        self.streams.retain(|_, kept| kept.blocks.values().any(|block| block.used == looks) || !kept.blocks.is_empty());
     }
 }
 
-impl Series {
-    /// What is known of the time, and its parts; none where there is no value in it.
-    fn cells(&self, origin: &str, (from, to): (i64, i64), width: usize) -> Option<(Value, Vec<Cell>)> {
-        let span = i128::from(to) - i128::from(from) + 1;
+/// Part of the time: least, largest and last value.
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    least: f64,
+    largest: f64,
+    last: f64,
+}
+
+/// A series that is shown.
+struct Line {
+    facts: Value,
+    cells: Vec<Cell>,
+}
+
+/// The cells of a series, as its values come.
+struct Cells {
+    cells: Vec<Cell>,
+    /// The cell of the last value, and its times: those of the next value, as a rule.
+    at: usize,
+    start: i64,
+    end: i64,
+    count: u64,
+    last: Option<(i64, f64)>,
+}
+
+impl Cells {
+    fn new(width: usize) -> Self {
         let empty = Cell { least: f64::NAN, largest: f64::NAN, last: f64::NAN };
-        let mut cells = vec![empty; width];
-        let (mut count, mut last) = (0_u64, None::<(i64, f64)>);
-        for &(time, value) in &self.points {
-            if time < from || time > to {
+        Self { cells: vec![empty; width], at: 0, start: 0, end: 0, count: 0, last: None }
+    }
+
+    /// Adds a value between two times.
+    fn add(&mut self, (from, to): (i64, i64), time: i64, value: f64) {
+        if time < self.start || time >= self.end {
+            let (span, width) = (i128::from(to) - i128::from(from) + 1, self.cells.len() as i128);
+            let at = (i128::from(time) - i128::from(from)) * width / span;
+            let edge = |at: i128| (i128::from(from) + (at * span + width - 1) / width).min(i128::from(i64::MAX)) as i64;
+            (self.at, self.start, self.end) = (at as usize, edge(at), edge(at + 1));
+        }
+        let Some(cell) = self.cells.get_mut(self.at) else { return };
+        // NaN gives way to any number.
+        cell.least = cell.least.min(value);
+        cell.largest = cell.largest.max(value);
+        cell.last = value;
+        self.count += 1;
+        if self.last.is_none_or(|last| last.0 <= time) {
+            self.last = Some((time, value));
+        }
+    }
+}
+
+impl Kept {
+    /// The series with values or states in a time, by name, and how many more there are.
+    fn lines(
+        &self,
+        only: Option<&str>,
+        times: (i64, i64),
+        width: usize,
+        (before, first, last): (u64, u64, u64),
+    ) -> (Vec<Line>, usize) {
+        let mut shown = self.present(first, last);
+        shown.retain(|series| only.is_none_or(|only| only == self.name(*series)));
+        shown.sort_unstable_by_key(|series| self.name(*series));
+        let more = shown.len().saturating_sub(SERIES_MAX);
+        shown.truncate(SERIES_MAX);
+        let all = self.cells(&shown, times, width, (first, last));
+        let lines = shown.into_iter().zip(all).filter_map(|(series, cells)| {
+            let facts = self.facts(series, &cells, times, (before, last))?;
+            Some(Line { facts, cells: cells.cells })
+        });
+        (lines.collect(), more)
+    }
+
+    fn name(&self, series: u32) -> &str {
+        self.names.names.get(series as usize).map_or("", String::as_str)
+    }
+
+    /// The series with values, alarms or connections in some blocks.
+    fn present(&self, first: u64, last: u64) -> Vec<u32> {
+        let mut present = BTreeSet::new();
+        for block in self.blocks.range(first..=last).map(|(_, block)| block) {
+            present.extend(block.present.iter().copied());
+            let states = block.states.iter().filter(|state| !matches!(state.2, State::Unit(_)));
+            present.extend(states.map(|state| state.0));
+        }
+        present.into_iter().collect()
+    }
+
+    /// The cells of series, of the values of some blocks between two times.
+    fn cells(&self, shown: &[u32], (from, to): (i64, i64), width: usize, (first, last): (u64, u64)) -> Vec<Cells> {
+        let mut all: Vec<Cells> = shown.iter().map(|_| Cells::new(width)).collect();
+        let mut places = vec![usize::MAX; self.names.names.len()];
+        shown.iter().enumerate().for_each(|(at, series)| places[*series as usize] = at);
+        for block in self.blocks.range(first..=last).map(|(_, block)| block) {
+            for ((series, time), value) in block.series.iter().zip(&block.times).zip(&block.values) {
+                if (from..=to).contains(time)
+                    && let Some(cells) = all.get_mut(places[*series as usize])
+                {
+                    cells.add((from, to), *time, *value);
+                }
+            }
+        }
+        all
+    }
+
+    /// What is said of a series; none where there is nothing in the time.
+    fn facts(&self, series: u32, cells: &Cells, times: (i64, i64), (before, last): (u64, u64)) -> Option<Value> {
+        let blocks = || self.blocks.range(before..=last).map(|(_, block)| block);
+        let mut states: Vec<_> = blocks().flat_map(|block| &block.states).filter(|state| state.0 == series).collect();
+        states.sort_by_key(|state| state.1);
+        let alarms = intervals(&states, times, "OK", &State::alarm);
+        let lost = intervals(&states, times, "CONNECTED", &State::connection);
+        if cells.count == 0 && alarms.is_empty() && lost.is_empty() {
+            return None;
+        }
+        let alarm = |alarm: &Interval| json!({"from": alarm.0, "to": alarm.1, "severity": alarm.2, "message": alarm.3});
+        let loss = |(from, to, status, _): &Interval| json!({"from": from, "to": to, "status": status});
+        let unit = states.iter().rev().filter(|state| state.1 <= times.1).find_map(|state| match &state.2 {
+            State::Unit(unit) => Some(unit.as_deref()),
+            _ => None,
+        });
+        let number =
+            |value: f64| serde_json::Number::from_f64(value).map_or_else(|| value.to_string().into(), Value::Number);
+        Some(json!({
+            "origin": self.name(series),
+            "count": cells.count,
+            "last": cells.last.map(|(_, value)| number(value)),
+            "last_time": cells.last.map(|(time, _)| time),
+            "length": blocks().filter_map(|block| block.lengths.get(&series)).next_back(),
+            "unit": unit.flatten(),
+            "alarms": alarms.iter().map(alarm).collect::<Vec<_>>(),
+            "lost": lost.iter().map(loss).collect::<Vec<_>>(),
+        }))
+    }
+}
+
+/// From when to when (none: it lasts) which word held, and what was said.
+type Interval<'a> = (i64, Option<i64>, &'static str, &'a str);
+
+/// When a word other than `good` held within a time: the newest, in their order. `states` are sorted by time.
+fn intervals<'a>(
+    states: &[&'a (u32, i64, State)],
+    (from, to): (i64, i64),
+    good: &str,
+    word: &dyn Fn(&'a State) -> Option<(&'static str, &'a str)>,
+) -> Vec<Interval<'a>> {
+    let mut all: Vec<Interval<'a>> = Vec::new();
+    for (time, (word, text)) in states.iter().filter_map(|state| Some((state.1, word(&state.2)?))) {
+        if let Some(last) = all.last_mut() {
+            // What is said again goes on.
+            if last.2 == word && last.3 == text {
                 continue;
             }
-            let at = ((i128::from(time) - i128::from(from)) * width as i128 / span) as usize;
-            let Some(cell) = cells.get_mut(at) else { continue };
-            // NaN gives way to any number.
-            cell.least = cell.least.min(value);
-            cell.largest = cell.largest.max(value);
-            cell.last = value;
-            count += 1;
-            last = last.filter(|last| last.0 > time).or(Some((time, value)));
+            last.1 = Some(time);
         }
-        let (time, value) = last?;
-        let value = serde_json::Number::from_f64(value).map_or_else(|| value.to_string().into(), Value::Number);
-        let facts =
-            json!({"origin": origin, "count": count, "last": value, "last_time": time, "unit": self.unit.as_deref()});
-        Some((facts, cells))
+        all.push((time, None, word, text));
     }
-}
-
-/// What a message adds to a trend.
-enum Row {
-    /// A value at a time.
-    Value(i64, f64),
-    /// The unit of the values.
-    Unit(Option<String>),
-}
-
-/// The numbers of a message. Of an array that is one value, its first element.
-fn values(bytes: &[u8], source_time: i64, see: &mut dyn FnMut(Row)) {
-    match wire::read(bytes) {
-        Ok(
-            Message::F144(f144::F144 { value, .. })
-            | Message::F142(f142::F142 { value: f142::Value::Number(value), .. }),
-        ) => {
-            let value = match value {
-                f144::Value::Scalar(scalar) => Some(scalar.to_f64()),
-                f144::Value::Array(numbers) => numbers.get(0).map(wire::Scalar::to_f64),
-            };
-            value.into_iter().for_each(|value| see(Row::Value(source_time, value)));
-        }
-        Ok(Message::Se00(m)) => {
-            for (at, value) in m.values.iter().enumerate() {
-                let regular = m.packet_timestamp.saturating_add((m.time_delta * at as f64) as i64);
-                let time = m.timestamps.and_then(|times| times.get(at)).unwrap_or(regular);
-                see(Row::Value(time, value.to_f64()));
-            }
-        }
-        Ok(Message::Senv(m)) => {
-            for (at, value) in m.values.iter().enumerate() {
-                let start = i64::try_from(m.packet_timestamp).unwrap_or(i64::MAX);
-                let regular = start.saturating_add((m.time_delta * at as f64) as i64);
-                let time = m.timestamps.and_then(|times| times.get(at)).and_then(|time| i64::try_from(time).ok());
-                see(Row::Value(time.unwrap_or(regular), value.to_f64()));
-            }
-        }
-        // Of a chopper: the time since its previous turn, in ms.
-        Ok(Message::Tdct(m)) => {
-            let times: Vec<u64> = m.timestamps.iter().collect();
-            for pair in times.windows(2) {
-                let time = i64::try_from(pair[1]).unwrap_or(i64::MAX);
-                see(Row::Value(time, pair[1].saturating_sub(pair[0]) as f64 * 1e-6));
-            }
-        }
-        Ok(Message::Un00(m)) => see(Row::Unit(m.units.map(str::to_owned))),
-        _ => {}
-    }
+    all.retain(|(start, end, word, _)| *word != good && *start <= to && end.is_none_or(|end| end > from));
+    all.drain(..all.len().saturating_sub(INTERVALS_MAX));
+    all
 }
 
 #[cfg(test)]
@@ -234,13 +484,41 @@ mod tests {
 
     #[test]
     fn each_part_of_the_time_has_its_extremes() {
-        let series =
-            Series { points: vec![(9, 7.0), (10, 1.0), (11, 5.0), (12, 2.0), (29, 4.0), (30, 9.0)], unit: None };
-        let (facts, cells) = series.cells("a", (10, 29), 2).unwrap();
-        assert_eq!(facts["count"], 4);
-        assert_eq!((facts["last"].as_f64(), facts["last_time"].as_i64()), (Some(4.0), Some(29)));
-        assert_eq!((cells[0].least, cells[0].largest, cells[0].last), (1.0, 5.0, 2.0));
-        assert_eq!((cells[1].least, cells[1].largest), (4.0, 4.0));
-        assert!(series.cells("a", (100, 200), 2).is_none());
+        let mut cells = Cells::new(2);
+        for (time, value) in [(10, 1.0), (11, 5.0), (12, 2.0), (29, 4.0), (19, 0.5), (20, 7.0)] {
+            cells.add((10, 29), time, value);
+        }
+        assert_eq!((cells.count, cells.last), (6, Some((29, 4.0))));
+        let [first, second] = cells.cells[..] else { panic!("two cells") };
+        assert_eq!((first.least, first.largest, first.last), (0.5, 5.0, 0.5));
+        assert_eq!((second.least, second.largest, second.last), (4.0, 7.0, 7.0));
+    }
+
+    #[test]
+    fn the_parts_are_those_of_whole_numbers_for_any_width() {
+        for (from, to, width) in [(0, 9, 3), (-7, 12, 7), (5, 5, 4), (0, 6, 7), (0, 2, 5)] {
+            let mut cells = Cells::new(width);
+            for time in from..=to {
+                cells.add((from, to), time, time as f64);
+                assert_eq!(cells.at as i64, (time - from) * width as i64 / (to - from + 1), "{time} of {from}..={to}");
+            }
+        }
+        let mut cells = Cells::new(4096);
+        cells.add((i64::MIN, i64::MAX), i64::MAX, 1.0);
+        assert_eq!(cells.at, 4095);
+    }
+
+    #[test]
+    fn an_alarm_lasts_until_the_next_state() {
+        let state = |time, severity| (0_u32, time, State::Alarm(severity, String::new()));
+        let states = [state(1, "MAJOR"), state(3, "OK"), state(5, "MINOR"), state(6, "MINOR"), state(8, "MAJOR")];
+        let states: Vec<_> = states.iter().collect();
+        let of = |from, to| {
+            let all = intervals(&states, (from, to), "OK", &State::alarm);
+            all.into_iter().map(|(from, to, word, _)| (from, to, word)).collect::<Vec<_>>()
+        };
+        assert_eq!(of(2, 9), [(1, Some(3), "MAJOR"), (5, Some(8), "MINOR"), (8, None, "MAJOR")]);
+        assert_eq!(of(3, 7), [(5, Some(8), "MINOR")]);
+        assert_eq!(of(3, 4), []);
     }
 }

@@ -19,6 +19,8 @@ pub(super) enum View {
     Curve,
     /// Numbers over time.
     Trend,
+    /// Groups by the number of their messages.
+    Groups,
     /// The fields of one message.
     Message,
     /// How many messages there are, over time.
@@ -32,6 +34,7 @@ impl View {
             b"ad00" | b"ADAr" | b"da00" | b"hs00" | b"hs01" => View::Image,
             b"ev44" | b"ev43" | b"ev42" | b"an44" => View::Events,
             b"f144" | b"f142" | b"se00" | b"senv" | b"tdct" => View::Trend,
+            b"bpgr" => View::Groups,
             _ => View::Message,
         }
     }
@@ -56,6 +59,7 @@ impl View {
             View::Spectrum => "spectrum",
             View::Curve => "curve",
             View::Trend => "trend",
+            View::Groups => "groups",
             View::Message => "message",
             View::Times => "times",
         }

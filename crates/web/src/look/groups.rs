@@ -1,0 +1,76 @@
+//! Groups (`bpgr`): how many have how many messages, and whose messages are missing.
+
+use super::Panel;
+use super::stream::{Found, Stream};
+use super::view::View;
+use crate::answer::Answer;
+use crate::limits::{EVENTS_BYTES_MAX, MEMBERS_MAX, MULTIPLICITY_MAX, SLICE, TREND_TIME};
+use flow::{Data, Fault, tasks_of};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+/// Adds the groups of the window that ends with the newest one.
+pub(super) fn show(
+    data: &Data,
+    stream: &mut Stream,
+    panel: &Panel,
+    found: &Found,
+    object: &mut Map<String, Value>,
+    answer: &mut Answer,
+) -> Result<(), Fault> {
+    let to = stream.time(&found.entry);
+    let from = to.saturating_sub(panel.window.unwrap_or(TREND_TIME));
+    let messages = stream.window(panel, View::Groups, (from, to), (found.sequence + 1, EVENTS_BYTES_MAX))?;
+    let numbers: Vec<u64> = messages.iter().map(|(sequence, _)| *sequence).collect();
+    let (mut counts, mut missing, mut incomplete) = (vec![0.0_f64; 2], BTreeMap::<u32, u64>::new(), 0_u64);
+    stream.each(&numbers, &mut |message| {
+        let Ok(group) = wire::bpgr::read(message.payload) else { return };
+        let messages = (group.count as usize).min(MULTIPLICITY_MAX);
+        if counts.len() <= messages {
+            counts.resize(messages + 1, 0.0);
+        }
+        counts[messages] += 1.0;
+        incomplete += u64::from(!group.missing.is_empty());
+        group.missing.iter().for_each(|member| *missing.entry(member).or_default() += 1);
+    })?;
+    let names = if missing.is_empty() { Vec::new() } else { members(data, &panel.stream) };
+    let name = |at: u32| names.get(at as usize).cloned().unwrap_or_else(|| format!("member {at}"));
+    let mut missing: Vec<(u64, u32)> = missing.into_iter().map(|(member, count)| (count, member)).collect();
+    missing.sort_unstable_by_key(|(count, member)| (std::cmp::Reverse(*count), *member));
+    let more = missing.len().saturating_sub(MEMBERS_MAX);
+    missing.truncate(MEMBERS_MAX);
+    let facts = json!({
+        "from": messages.iter().map(|(_, time)| *time).min().unwrap_or(from),
+        "to": to,
+        "groups": counts.iter().sum::<f64>() as u64,
+        "incomplete": incomplete,
+        "missing": missing.iter().map(|(count, at)| json!({"member": name(*at), "count": count})).collect::<Vec<_>>(),
+        "more": more,
+        "arrays": {"multiplicity": answer.array(&[counts.len()], &counts)},
+    });
+    if let Value::Object(facts) = facts {
+        object.extend(facts);
+    }
+    Ok(())
+}
+
+/// The names of the members, from the parameters that the worker of the stream got last; empty where its stream of
+/// tasks does not hold them any more.
+fn members(data: &Data, worker: &str) -> Vec<String> {
+    let Ok(mut reader) = data.reader_early(&tasks_of(worker)) else { return Vec::new() };
+    let (first, end) = (reader.bounds().first, reader.end());
+    let newest = end.saturating_sub(SLICE).max(first)..end;
+    // A slot gets its parameters before its first task.
+    let oldest = first..newest.start.min(first + SLICE);
+    for sequence in newest.rev().chain(oldest.rev()) {
+        let Ok(Some((_, bytes))) = reader.get(sequence) else { continue };
+        let Ok(task) = wire::bptk::read(&bytes) else { continue };
+        if task.command != "configure" {
+            continue;
+        }
+        let parameters: Value = serde_json::from_str(task.arguments).unwrap_or_default();
+        let texts = parameters["members"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        return texts.flat_map(|text| settings::expanded(text, 1 << 16).unwrap_or_default()).collect();
+    }
+    Vec::new()
+}
