@@ -1,6 +1,7 @@
 """UDP sources and simulated boards: the ledger is what the boards say that they did."""
 
 import json
+import signal
 import socket
 import time
 
@@ -101,6 +102,20 @@ def test_a_killed_mover_accounts_for_what_it_missed(lab):
         missing = sum(entry["lost"].values())
         assert entry["appended"] + missing == 9000 and entry["duplicate"] == 0, entry
         assert missing >= did["lost"] >= entry["lost"]["network"] > 0
+
+
+def test_a_run_that_ends_with_data_flowing_knows_why_messages_are_missing(lab):
+    lab.write(boards(2, 'rate = 10000, size = "100 B", loss = 0.1') + "[run.first]\n")
+    process, _ = lab.up_ready("--no-boards")
+    sending = lab.popen("boards", lab.file)
+    data = beamport.open(lab.data)
+    until(lambda: data["d001"].count > 5000 and data["d002"].count > 5000, "nothing arrives")
+    lab.interrupt(process)
+    entries = entries_of(lab.report(process, status=1))
+    sending.send_signal(signal.SIGINT)
+    lab.end(sending)
+    lost = [entry["lost"] for entry in entries.values()]
+    assert all(set(each) == {"network"} for each in lost) and all(entry["closed"] for entry in entries.values()), lost
 
 
 def test_up_starts_the_boards_and_ends_them_before_the_runs(lab):

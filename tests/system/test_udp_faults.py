@@ -394,7 +394,7 @@ def test_a_source_whose_socket_is_destroyed_restarts_alone(lab, cells, times):
     sending = lab.popen("boards", lab.file, preexec_fn=cell.join)
     data, port = beamport.open(lab.data), listening(lab)[0]
     destroy = ("ss", "--kill", "--udp", "--all", "--numeric", f"sport = :{port}")
-    for destroyed in range(times(3, 100)):
+    for destroyed in range(times(3, 30)):
         known = {name: data[name].count for name in ("d001", "d002")}
         until(lambda known=known: all(data[name].count > n + 500 for name, n in known.items()), "nothing arrives")
         if str(port) not in cell.run(*destroy):

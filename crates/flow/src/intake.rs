@@ -253,21 +253,26 @@ impl Intake {
         self.commits.as_mut().map_or(Ok(()), Book::settle)
     }
 
-    /// Lets the source bring what is due at `now`. After `Step::At(now)` or earlier, `wait` before the next call.
-    pub fn step(&mut self, now: i64) -> Result<Step, Fault> {
-        let latest = now.saturating_add(self.ahead_max);
-        let clock = self.data.media.clock();
-        let mut out = StreamOutlet {
+    /// The source, and where it puts its messages at `now`.
+    fn outlet(&mut self, now: i64) -> (&mut dyn Source, StreamOutlet<'_>) {
+        let out = StreamOutlet {
             data: &self.data,
             aside: &mut self.aside,
             writer: &mut self.writer,
             origins: &mut self.origins,
             nowhere: &mut self.nowhere,
             name: &self.name,
-            latest,
+            latest: now.saturating_add(self.ahead_max),
             blocked: Blocked::default(),
         };
-        let step = self.source.step(now, &mut out).map_err(|fault| of_source(&self.name, fault))?;
+        (&mut *self.source, out)
+    }
+
+    /// Lets the source bring what is due at `now`. After `Step::At(now)` or earlier, `wait` before the next call.
+    pub fn step(&mut self, now: i64) -> Result<Step, Fault> {
+        let clock = self.data.media.clock();
+        let (source, mut out) = self.outlet(now);
+        let step = source.step(now, &mut out).map_err(|fault| of_source(out.name, fault))?;
         let Blocked { is_blocked, no_room, behind } = out.blocked;
         self.no_room = no_room;
         self.held = match (behind, self.held.take()) {
@@ -306,8 +311,10 @@ impl Intake {
         Ok(step)
     }
 
-    /// Commits the state of a source that is ended from outside. `now` in ns since 1970 UTC.
+    /// Ends the source, and commits its state and what it still says of missing messages. `now` in ns since 1970 UTC.
     pub fn stop(&mut self, now: i64) -> Result<(), Fault> {
+        let (source, mut out) = self.outlet(now);
+        source.stop(now, &mut out).map_err(|fault| of_source(out.name, fault))?;
         self.settle()?;
         // A little of the index is read faster than a book is made.
         let is_long = self.writer.next_sequence().saturating_sub(self.pace.below) >= self.pace.segment;

@@ -80,6 +80,12 @@ pub trait Source: Send {
     /// a thread of its own, at most 1 ms where it shares one. The runner measures shared steps and reports a source
     /// that takes longer. It may call again before the returned time.
     fn step(&mut self, now: i64, out: &mut dyn Outlet) -> Result<Step, Fault>;
+    /// Called once behind the last step, where the source is ended in order: it puts into the account what it has
+    /// waited with. It pushes no message and does not block.
+    fn stop(&mut self, now: i64, out: &mut dyn Outlet) -> Result<(), Fault> {
+        let _ = (now, out);
+        Ok(())
+    }
     /// The source time up to which all messages have been pushed, after a step at `now` that left nothing waiting.
     /// For a live source that is `now`; a replay returns how far it has come.
     fn frontier(&self, now: i64) -> i64 {

@@ -52,10 +52,14 @@ impl Source for Udp {
         let Some(open) = &mut self.open else { return Ok(Step::Ended) };
         open.step(&self.plan, now, out).or_else(|fault| {
             // The socket is given up: nothing fills its holes any more.
-            open.close(out)?;
+            open.close(now, out)?;
             self.fault = Some(fault);
             Ok(Step::Again)
         })
+    }
+
+    fn stop(&mut self, now: i64, out: &mut dyn Outlet) -> Result<(), Fault> {
+        self.open.as_mut().map_or(Ok(()), |open| open.close(now, out))
     }
 
     fn trouble(&self) -> Option<Fault> {
@@ -290,8 +294,12 @@ impl Open {
         Ok(Step::At(now.saturating_add(pause)))
     }
 
-    /// Puts all that is missing into the account.
-    fn close(&mut self, out: &mut dyn Outlet) -> Result<(), Fault> {
+    /// Puts all that is missing into the account, and the dead time so far.
+    fn close(&mut self, now: i64, out: &mut dyn Outlet) -> Result<(), Fault> {
+        self.counter.read(&self.socket, now, &mut self.books);
+        if let Some(throttle) = &mut self.throttle {
+            throttle.file(now, out);
+        }
         for at in 0..self.books.len() {
             let books = &mut self.books[at];
             books.numbers.file(i64::MAX, false, &mut books.lost);

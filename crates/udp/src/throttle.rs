@@ -135,10 +135,7 @@ impl Control {
                 self.dead = self.dead.saturating_add(now.saturating_sub(*since).max(0));
                 (self.held, self.releases, self.due) = (None, RELEASES, now);
             }
-            Some((_, filed)) if !(0..THROTTLE_PART).contains(&now.saturating_sub(*filed)) => {
-                out.silent(*filed..=now.max(*filed), Silence::Throttled);
-                *filed = now;
-            }
+            Some((_, filed)) if !(0..THROTTLE_PART).contains(&now.saturating_sub(*filed)) => self.file(now, out),
             Some(_) => {}
         }
         let is_held = self.held.is_some();
@@ -151,6 +148,14 @@ impl Control {
         }
         let wait = (self.due - now).max(0);
         Some(if is_held { wait.min(THROTTLE_LOOK) } else { wait })
+    }
+
+    /// Files the dead time up to now, if the board is to pause.
+    pub(crate) fn file(&mut self, now: i64, out: &mut dyn Outlet) {
+        if let Some((_, filed)) = &mut self.held {
+            out.silent(*filed..=now.max(*filed), Silence::Throttled);
+            *filed = now;
+        }
     }
 
     fn send(&mut self, fill: f64, stream: u16, now: i64) {

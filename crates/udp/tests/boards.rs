@@ -214,6 +214,23 @@ fn numbers_that_came_while_no_receiver_ran_are_absent() {
 }
 
 #[test]
+fn what_is_missing_when_the_receiver_is_stopped_has_its_reason() {
+    let lab = Lab::with(&json!({"reorder": "1 h"}));
+    let mut intake = lab.start();
+    lab.send_numbers(0..5);
+    let mut damaged = datagram(Type::Data, 5);
+    damaged[70] ^= 1;
+    lab.send_bytes(&damaged);
+    lab.send_numbers(8..10);
+    run(&mut intake, |intake| intake.status()["next"] == 10);
+    intake.stop(now()).unwrap();
+    let accounts = ledger::entries(&lab.data, "d001").unwrap().0;
+    let [account] = accounts.as_slice() else { panic!("{accounts:#?}") };
+    assert_eq!((account.sent, account.appended, account.closed), (10, 7, true));
+    assert_eq!(account.lost, [("damaged".to_owned(), 1), ("network".to_owned(), 2)].into());
+}
+
+#[test]
 fn a_wide_hole_keeps_its_reason_when_the_receiver_was_killed() {
     let lab = Lab::new(&json!({"rate": 1}));
     for (life, first) in [0_u64, 20_000, 24_200].into_iter().enumerate() {
@@ -607,16 +624,15 @@ fn a_board_pauses_before_memory_is_full() {
         let mut reader = lab.counted();
         let dead = |intake: &Intake| intake.status()["dead_time"].as_f64().unwrap();
         let ended = AtomicU32::new(0);
-        let stop = || ended.load(Ordering::Relaxed) > 0;
+        // Also where this test has failed and waits for the thread of the boards.
+        let guard = Instant::now() + 2 * GUARD;
+        let stop = || ended.load(Ordering::Relaxed) > 0 || Instant::now() > guard;
         let plans = [("udp", lab.plan())];
         let truth = std::thread::scope(|scope| {
             let boards = scope.spawn(|| beamport_udp::send(&plans, &lab.data, None, &stop).unwrap());
             // Two megabytes would be full after one second.
-            run(&mut intake, |intake| dead(intake) > 2.0);
-            run(&mut intake, |intake| {
-                drain(&mut reader);
-                intake.status()["throttle_frames"].as_u64().unwrap() > 15
-            });
+            let frames = |intake: &Intake| intake.status()["throttle_frames"].as_u64().unwrap();
+            run(&mut intake, |intake| dead(intake) > 2.0 && frames(intake) > 15);
             let next = intake.status()["next"].as_u64();
             run(&mut intake, |intake| {
                 drain(&mut reader);
@@ -693,6 +709,29 @@ fn frames_of_a_throttle_name_the_detector_and_the_fill() {
     });
     let accounts = account_of(&lab, &mut intake, number);
     assert_eq!((accounts[0].appended, sum(&accounts[0].lost)), (number, 0));
+}
+
+#[test]
+fn the_dead_time_of_a_receiver_that_is_stopped_is_filed() {
+    let control = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let to = format!("udp://{}", control.local_addr().unwrap());
+    let lab = Lab::with(&json!({"throttle": {"to": to, "high": 0.5}}));
+    let mut intake = lab.start_with(Options::memory(1 << 20));
+    let _reader = lab.counted();
+    let mut number = 0;
+    let dead = |intake: &Intake| intake.status()["dead_time"].as_f64().unwrap();
+    run(&mut intake, |intake| {
+        if dead(intake) == 0.0 {
+            lab.send_bytes(&datagram_of(Type::Data, number, &[7; 8192]));
+            number += 1;
+        }
+        dead(intake) > 0.1
+    });
+    let last = (dead(&intake) * 1e9) as i64;
+    intake.stop(now()).unwrap();
+    let gaps = ledger::absences(&lab.data, "d001").unwrap();
+    assert!(gaps.iter().all(|gap| gap.reason == "throttled"), "{gaps:#?}");
+    assert!(gaps.iter().map(|gap| gap.to - gap.from).sum::<i64>() >= last, "{last} {gaps:#?}");
 }
 
 #[test]
