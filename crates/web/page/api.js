@@ -99,6 +99,8 @@
  * @property {number} width
  * @property {number} height
  * @property {number[]} [region]
+ * @property {number[]} [shape]
+ * @property {number} [first_pixel]
  * @property {string} [reduce]
  * @property {number} [window]
  * @property {string} [origin]
@@ -108,7 +110,7 @@
 
 /** @typedef {Int8Array | Uint8Array | Int16Array | Uint16Array | Int32Array | Uint32Array | Float32Array | Float64Array} Numbers */
 /** @typedef {{shape: number[], values: Numbers}} Values */
-/** @typedef {{origin: string, count: number, last: number | null, last_time: number | null, unit: string | null}} Series */
+/** @typedef {{origin: string, count: number, last: number | string | null, last_time: number | null, unit: string | null}} Series */
 
 /**
  * An answer; keys that its view does not have are undefined.
@@ -117,13 +119,20 @@
  * @property {boolean} [same]
  * @property {string} view
  * @property {string} identity
- * @property {string} schema
- * @property {number} sequence
- * @property {number} source_time
- * @property {number} arrival_time
- * @property {string} origin
+ * @property {string} [schema] of one message, as the next four
+ * @property {number} [sequence]
+ * @property {number} [source_time]
+ * @property {number} [arrival_time]
+ * @property {string} [origin]
  * @property {number[]} shape
  * @property {number[]} region
+ * @property {number} messages
+ * @property {number} events
+ * @property {number} outside
+ * @property {number} first_pixel
+ * @property {boolean} guessed
+ * @property {string | null} unit
+ * @property {{name: string | null, unit: string | null}} axis
  * @property {number} from
  * @property {number} to
  * @property {Series[]} series

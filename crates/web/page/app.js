@@ -119,6 +119,7 @@ class Page {
   /** @param {number | null} at ns since 1970 UTC; null: now */
   go(at) {
     this.state.at = at;
+    for (const panel of this.panels.values()) panel.due = 0;
     this.keep();
     this.showMoment();
     this.bell.ring();
@@ -267,7 +268,7 @@ class Page {
 
   async askLook() {
     const { at } = this.state;
-    const panels = [...this.panels.values()].filter((panel) => panel.isVisible);
+    const panels = [...this.panels.values()].filter((panel) => panel.isVisible && panel.isDue());
     if (panels.length === 0) return;
     const asked = panels.map((panel) => panel.ask(at));
     const answer = await look(at, asked.map((one) => one.asked));

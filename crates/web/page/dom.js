@@ -55,6 +55,24 @@ export function choice(label, choices, value, chosen) {
 }
 
 /**
+ * A list of times to choose from, s; the time of the settings is in it.
+ * @param {string} label
+ * @param {[value: string, text: string][]} choices
+ * @param {{window: number | null}} settings
+ * @param {number} usual
+ * @param {() => void} changed
+ * @returns {HTMLLabelElement}
+ */
+export function windowChoice(label, choices, settings, usual, changed) {
+  const value = String(settings.window ?? usual);
+  const all = choices.some(([known]) => known === value) ? choices : [...choices, /** @type {[string, string]} */ ([value, `${value} s`])];
+  return choice(label, all, value, (chosen) => {
+    settings.window = Number(chosen);
+    changed();
+  });
+}
+
+/**
  * A switch, with its label.
  * @param {string} label
  * @param {boolean} on

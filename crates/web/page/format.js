@@ -31,12 +31,12 @@ export function quantity(value, unit) {
 
 /**
  * A measured value.
- * @param {number | bigint | null | undefined} value
+ * @param {number | bigint | string | null | undefined} value a text where it is not finite
  * @returns {string}
  */
 export function number(value) {
   if (value == null) return '-';
-  if (typeof value === 'bigint') return String(value);
+  if (typeof value !== 'number') return String(value);
   if (Number.isInteger(value) && Math.abs(value) < 1e9) return String(value);
   return String(Number(value.toPrecision(6)));
 }

@@ -313,6 +313,11 @@ export class ImageView {
     event.preventDefault();
   }
 
+  /** Each message is another image. */
+  pause() {
+    return 0;
+  }
+
   /** Colours of an image are the same on dark and light. */
   theme() {}
 

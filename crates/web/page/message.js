@@ -62,7 +62,7 @@ export class MessageView {
   draw(answer) {
     this.answer = answer;
     if (document.activeElement !== this.number) this.number.value = String(answer.sequence);
-    const rows = [...flatten(answer.fields?.content ?? answer.fields, '')];
+    const rows = [...flatten(answer.fields, '')];
     // The rows of a stream are mostly those of the message before: only texts change.
     while (this.fields.children.length > rows.length * 2) this.fields.lastElementChild?.remove();
     for (const [i, [name, value]] of rows.entries()) {
@@ -89,6 +89,11 @@ export class MessageView {
 
   mark() {
     this.newest.setAttribute('aria-pressed', String(this.settings.sequence === null));
+  }
+
+  /** The newest message is read by people, not drawn. */
+  pause() {
+    return 500;
   }
 
   theme() {}

@@ -2,18 +2,22 @@
 
 import { sentence } from './api.js';
 import { choice, element, setText } from './dom.js';
+import { EventsView } from './events.js';
 import { duration, time } from './format.js';
 import { ImageView } from './image.js';
 import { MessageView } from './message.js';
-import { writePanel } from './state.js';
+import { SpectrumView } from './spectrum.js';
+import { VIEWS, writePanel } from './state.js';
 import { TrendView } from './trend.js';
 
 /** @typedef {import('./api.js').Answer} Answer */
 /** @typedef {import('./api.js').Asked} Asked */
 /** @typedef {import('./state.js').Settings} Settings */
 
-/** @type {Record<string, new (settings: Settings, changed: () => void) => ImageView | TrendView | MessageView>} */
-const VIEWS = { image: ImageView, trend: TrendView, message: MessageView };
+/** @typedef {ImageView | SpectrumView | TrendView | MessageView} View */
+
+/** @type {Record<string, new (settings: Settings, changed: () => void) => View>} */
+const CLASSES = { image: ImageView, events: EventsView, spectrum: SpectrumView, trend: TrendView, message: MessageView };
 
 let made = 0;
 
@@ -29,7 +33,9 @@ export class Panel {
     /** The identity of what is drawn, and what it was asked with. */
     this.known = '';
     this.knownFor = '';
-    /** @type {ImageView | TrendView | MessageView | null} */
+    /** Nothing new is to be seen before, ms of `performance.now`. */
+    this.due = 0;
+    /** @type {View | null} */
     this.view = null;
     this.kind = '';
     const id = `panel-${(made += 1)}`;
@@ -44,16 +50,13 @@ export class Panel {
         { class: 'title' },
         element('h3', { id }, settings.stream),
         choice(
-          'as',
-          [
-            ['auto', 'auto'],
-            ['image', 'image'],
-            ['trend', 'trend'],
-            ['message', 'message'],
-          ],
+          'view',
+          ['auto', ...VIEWS].map((view) => [view, view]),
           settings.view,
           (view) => {
             this.settings.view = view;
+            // A part of another view is elsewhere.
+            this.settings.region = null;
             this.changed();
           },
         ),
@@ -68,6 +71,7 @@ export class Panel {
 
   /** The settings are others now. */
   changed() {
+    this.due = 0;
     this.page.changed();
   }
 
@@ -106,13 +110,15 @@ export class Panel {
       return;
     }
     this.view.draw(answer);
+    this.due = performance.now() + this.view.pause();
     this.known = answer.identity;
     this.knownFor = settings;
-    const origin = answer.origin && answer.origin !== this.settings.stream ? `${answer.origin} · ` : '';
-    const late = answer.arrival_time - answer.source_time;
-    const arrived = Math.abs(late) < 1e9 ? '' : `, arrived ${duration(late)} later`;
-    const text = `${origin}${answer.schema} · message ${answer.sequence} · ${time(answer.source_time)}${arrived}`;
-    setText(this.meta, text);
+    setText(this.meta, describe(answer, this.settings.stream));
+  }
+
+  /** It is time to ask again. */
+  isDue() {
+    return this.known === '' || performance.now() >= this.due;
   }
 
   /** @param {string} text why nothing is shown */
@@ -125,7 +131,7 @@ export class Panel {
   /** @param {string} kind */
   change(kind) {
     this.view?.close();
-    this.view = kind in VIEWS ? new VIEWS[kind](this.settings, () => this.changed()) : null;
+    this.view = kind in CLASSES ? new CLASSES[kind](this.settings, () => this.changed()) : null;
     this.kind = kind;
     this.place.replaceChildren(...(this.view ? [this.view.element] : []));
   }
@@ -139,4 +145,22 @@ export class Panel {
     this.view?.close();
     this.element.remove();
   }
+}
+
+/**
+ * The message that is shown.
+ * @param {Answer} answer
+ * @param {string} stream
+ * @returns {string}
+ */
+function describe(answer, stream) {
+  const parts = answer.origin && answer.origin !== stream ? [answer.origin] : [];
+  if (answer.schema) parts.push(answer.schema);
+  if (answer.sequence !== undefined) parts.push(`message ${answer.sequence}`);
+  if (answer.source_time !== undefined) {
+    const late = (answer.arrival_time ?? answer.source_time) - answer.source_time;
+    const arrived = Math.abs(late) < 1e9 ? '' : `, arrived ${duration(late)} later`;
+    parts.push(time(answer.source_time) + arrived);
+  }
+  return parts.join(' · ');
 }

@@ -1,16 +1,21 @@
 // What the page shows, as the hash of its address: `#at=NS&panel=STREAM;KEY=VALUE;...&panel=...`.
 
+/** What a panel may be, beside `auto`. */
+export const VIEWS = ['image', 'events', 'spectrum', 'trend', 'message'];
+
 /**
  * What one panel shows.
  * @typedef {object} Settings
  * @property {string} stream
- * @property {string} view `auto`, `image`, `trend` or `message`
+ * @property {string} view `auto`, or one of VIEWS
  * @property {string} origin empty: all
- * @property {number} window s
+ * @property {number | null} window s; null: as the view has it
  * @property {number[] | null} region x0, y0, x1, y1; null: the whole image
  * @property {string} reduce `mean` or `max`
  * @property {boolean} log
  * @property {string} cut percentage of the pixels that is cut off at both ends of the colours
+ * @property {number[] | null} shape rows and columns of a detector; null: guessed
+ * @property {number} first lowest pixel number of a detector
  * @property {number | null} sequence null: the newest
  */
 
@@ -29,11 +34,13 @@ export function settings(stream) {
     stream,
     view: 'auto',
     origin: '',
-    window: 60,
+    window: null,
     region: null,
     reduce: 'mean',
     log: false,
     cut: '0.5',
+    shape: null,
+    first: 1,
     sequence: null,
   };
 }
@@ -67,10 +74,12 @@ function readPanel(text) {
   const panel = settings(decode(stream));
   for (const part of rest) {
     const [key, value] = halves(part);
-    if (key === 'view' && ['auto', 'image', 'trend', 'message'].includes(value)) panel.view = value;
+    if (key === 'view' && VIEWS.includes(value)) panel.view = value;
     if (key === 'origin') panel.origin = decode(value);
     if (key === 'window' && Number(value) > 0) panel.window = Number(value);
     if (key === 'region' && /^\d+(,\d+){3}$/.test(value)) panel.region = value.split(',').map(Number);
+    if (key === 'shape' && /^[1-9]\d*,[1-9]\d*$/.test(value)) panel.shape = value.split(',').map(Number);
+    if (key === 'first' && /^\d+$/.test(value)) panel.first = Number(value);
     if (key === 'reduce' && value === 'max') panel.reduce = value;
     if (key === 'log') panel.log = true;
     if (key === 'cut' && Number(value) >= 0 && Number(value) < 50) panel.cut = value;
@@ -99,8 +108,10 @@ export function writePanel(panel) {
   const parts = [encodeURIComponent(panel.stream)];
   if (panel.view !== usual.view) parts.push(`view=${panel.view}`);
   if (panel.origin) parts.push(`origin=${encodeURIComponent(panel.origin)}`);
-  if (panel.window !== usual.window) parts.push(`window=${panel.window}`);
+  if (panel.window !== null) parts.push(`window=${panel.window}`);
   if (panel.region) parts.push(`region=${panel.region.join(',')}`);
+  if (panel.shape) parts.push(`shape=${panel.shape.join(',')}`);
+  if (panel.first !== usual.first) parts.push(`first=${panel.first}`);
   if (panel.reduce !== usual.reduce) parts.push(`reduce=${panel.reduce}`);
   if (panel.log) parts.push('log');
   if (panel.cut !== usual.cut) parts.push(`cut=${panel.cut}`);

@@ -1,6 +1,6 @@
 // A trend: the last value, in a band from the least to the greatest of each pixel; below it the values of all origins.
 
-import { choice, element, setText, Table } from './dom.js';
+import { element, setText, Table, windowChoice } from './dom.js';
 import { count, number, time } from './format.js';
 
 /** @typedef {import('./api.js').Answer} Answer */
@@ -30,7 +30,11 @@ export class TrendView {
     this.plot = null;
     /** @type {Answer | null} */
     this.answer = null;
-    /** Origins that have been seen: with one chosen, the answer has only that. @type {Map<string, import('./api.js').Series>} */
+    /** Which series is drawn. */
+    this.drawn = 0;
+    /** Only the origin that is chosen is asked for. */
+    this.isAlone = false;
+    /** Origins that have been seen; an answer has not always all of them. @type {Map<string, import('./api.js').Series>} */
     this.origins = new Map();
     /** @type {Map<string, HTMLButtonElement>} */
     this.buttons = new Map();
@@ -48,15 +52,10 @@ export class TrendView {
         ['origin', ''],
         ['last value', 'number'],
         ['at (UTC)', ''],
-        ['messages', 'number'],
       ],
       17,
     );
     this.more = element('p', { class: 'muted', hidden: true });
-    const windows = WINDOWS.map(([value, text]) => /** @type {[string, string]} */ ([value, text]));
-    if (!windows.some(([value]) => value === String(settings.window))) {
-      windows.push([String(settings.window), `${settings.window} s`]);
-    }
     this.element = element(
       'div',
       {},
@@ -65,10 +64,7 @@ export class TrendView {
       element(
         'div',
         { class: 'tools' },
-        choice('last', windows, String(settings.window), (value) => {
-          this.settings.window = Number(value);
-          this.changed();
-        }),
+        windowChoice('last', WINDOWS, settings, 60, changed),
       ),
       this.table.element,
       this.more,
@@ -77,19 +73,25 @@ export class TrendView {
 
   /** @returns {Partial<import('./api.js').Asked>} */
   ask() {
-    const { window, origin } = this.settings;
+    const { origin } = this.settings;
+    const window = this.settings.window ?? 60;
     const width = Math.max(50, Math.min(2000, this.box.clientWidth - 60));
-    return { width, window: Math.round(window * 1e9), ...(origin ? { origin } : {}) };
+    return { width, window: Math.round(window * 1e9), ...(origin && this.isAlone ? { origin } : {}) };
   }
 
   /** @param {Answer} answer */
   draw(answer) {
     this.answer = answer;
     for (const series of answer.series) this.origins.set(series.origin, series);
-    const { min0, max0, last0 } = answer.arrays;
-    if (last0) this.drawPlot(answer, min0.values, max0.values, last0.values);
+    const { origin } = this.settings;
+    this.drawn = origin ? answer.series.findIndex((series) => series.origin === origin) : 0;
+    const arrays = ['min', 'max', 'last'].map((name) => answer.arrays[`${name}${this.drawn}`]?.values);
+    // An origin that is not among the first must be asked for.
+    if (arrays[2] === undefined && answer.more > 0) this.isAlone = true;
+    const [min, max, last] = arrays;
+    if (last) this.drawPlot(answer, min, max, last);
+    else this.close();
     this.showOrigins(answer);
-    this.box.dataset.sequence = String(answer.sequence);
   }
 
   /**
@@ -167,14 +169,14 @@ export class TrendView {
     }
     const [at, least, greatest, last] = this.plot.data.map((line) => line[index]);
     const band = least === greatest ? '' : ` (${number(least)} to ${number(greatest)})`;
-    const unit = this.answer?.series[0]?.unit ?? '';
+    const unit = this.answer?.series[this.drawn]?.unit ?? '';
     const value = last == null ? 'no value' : `${number(last)} ${unit}${band}`;
     setText(this.value, `${time(Number(at) * 1e9)}: ${value}`);
   }
 
   /** @param {Answer} answer */
   showOrigins(answer) {
-    const shown = answer.series[0]?.origin;
+    const shown = answer.series[this.drawn]?.origin;
     const fresh = new Set(answer.series.map((series) => series.origin));
     const rows = [...this.origins.values()].map((series) => {
       let button = this.buttons.get(series.origin);
@@ -189,8 +191,7 @@ export class TrendView {
         cells: [
           button,
           there ? `${number(series.last)} ${series.unit ?? ''}`.trim() : '-',
-          there && series.last_time != null ? time(series.last_time).slice(11) : '-',
-          there ? count(series.count) : '-',
+          there && series.last_time != null ? time(series.last_time).slice(11, 21) : '-',
         ],
       };
     });
@@ -200,9 +201,10 @@ export class TrendView {
     setText(this.more, `${count(answer.more)} more origins.`);
   }
 
-  /** @param {string} origin the one that is drawn; again: all of them */
+  /** @param {string} origin the one that is drawn */
   choose(origin) {
-    this.settings.origin = this.settings.origin === origin ? '' : origin;
+    this.settings.origin = origin;
+    this.isAlone = false;
     this.changed();
   }
 
@@ -216,6 +218,12 @@ export class TrendView {
     const at = this.plot.cursor.left ?? -1;
     const left = Math.min(right - 1, Math.max(0, at < 0 ? right - 1 : at + step * 4));
     this.plot.setCursor({ left, top: height / devicePixelRatio / 2 });
+  }
+
+  /** Before the next pixel nothing new is to be seen. */
+  pause() {
+    const pixel = ((this.settings.window ?? 60) * 1e3) / Math.max(1, this.plot?.data[0].length ?? 1);
+    return Math.min(1000, pixel);
   }
 
   /** Draws anew, in the colours that hold now. */

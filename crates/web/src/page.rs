@@ -19,6 +19,7 @@ macro_rules! files {
 const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 const IMAGE: &str = "image/svg+xml";
+const TEXT: &str = "text/plain; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 static FILES: &[File] = &files! {
@@ -26,6 +27,7 @@ static FILES: &[File] = &files! {
     "/api.js" "api.js" SCRIPT;
     "/app.js" "app.js" SCRIPT;
     "/dom.js" "dom.js" SCRIPT;
+    "/events.js" "events.js" SCRIPT;
     "/format.js" "format.js" SCRIPT;
     "/icon.svg" "icon.svg" IMAGE;
     "/image.js" "image.js" SCRIPT;
@@ -33,10 +35,12 @@ static FILES: &[File] = &files! {
     "/overview.js" "overview.js" SCRIPT;
     "/palette.js" "palette.js" SCRIPT;
     "/panel.js" "panel.js" SCRIPT;
+    "/spectrum.js" "spectrum.js" SCRIPT;
     "/state.js" "state.js" SCRIPT;
     "/streams.js" "streams.js" SCRIPT;
     "/style.css" "style.css" CSS;
     "/trend.js" "trend.js" SCRIPT;
+    "/uPlot.LICENSE" "uPlot.LICENSE" TEXT;
     "/uPlot.iife.min.js" "uPlot.iife.min.js" SCRIPT;
     "/uPlot.min.css" "uPlot.min.css" CSS;
 };
