@@ -16,6 +16,7 @@ pub(crate) fn run() -> Done {
         let wheel = test::all(&parts, test::NO_SERVICES);
         parts.run("services", |count| {
             services::fetch_kafka()?;
+            services::fetch_web()?;
             match wheel {
                 true => test::pytest(test::SERVICES, None, count, |_| ()),
                 false => Err(test::NO_WHEEL.into()),

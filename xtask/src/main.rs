@@ -23,12 +23,13 @@ usage: cargo xtask WORD
 
   setup            create or update .venv with the pinned Python packages
   demo [ARGS]      build and run `beamport demo ARGS`
-  test             run all tests that need neither root nor Java: Rust, Python, command line, system
+  test             run all tests that need no root, Java or browser: Rust, Python, command line, system
   check            run what CI runs: lint, all tests, simulation (needs root; installs Debian packages)
   soak [WORD]      inject all faults, in tests whose names contain WORD; writes bench/runs/soak-DATE.md (needs root)
   simulate ARGS    simulate whole flows from seeds: --seed N, or --seeds COUNT
   bench [ARGS]     build and run `beamport-bench ARGS`
   kafka            fetch the Apache Kafka of the tests into target (needs mvn)
+  web              fetch what checks the page into target (needs npm)
   fuzz [TARGET]    fuzz one target, or each for a minute (needs a nightly toolchain)
   tidy [--write]   check crate map, names, words, lengths and reference pages (--write renews lists and pages)
   fmt              format Rust and Python
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         "simulate" => test::simulate(&rest),
         "bench" => build::bench(&rest),
         "kafka" => services::fetch_kafka(),
+        "web" => services::fetch_web(),
         "fuzz" => fuzz::run(&rest),
         "tidy" => tidy::run(&rest),
         "fmt" => build::format(),

@@ -1,6 +1,7 @@
-//! What tests marked `services` need: programs of Debian packages, and the servers they start, pinned, in `target`.
+//! What tests marked `services` need: programs of Debian packages, and pinned, in `target`, the servers they start and
+//! what checks the page.
 //!
-//! `check` and `soak` need them and install what is missing; `test` needs none of them, and no Java.
+//! `check` and `soak` need them and install what is missing; `test` needs none of them, no Java, no browser and no npm.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -9,18 +10,24 @@ use crate::step::Step;
 use crate::{Done, tree};
 
 /// Programs that tests of `check` and `soak` start, and the Debian package of each. `maven` brings a Java.
-const PROGRAMS: [(&str, &str); 7] = [
+const PROGRAMS: [(&str, &str); 10] = [
+    ("chromium", "chromium"),
     ("ip", "iproute2"),
     ("iptables", "iptables"),
     ("mkfs.ext4", "e2fsprogs"),
     ("mvn", "maven"),
     ("java", "default-jre-headless"),
     ("mount", "mount"),
+    ("node", "nodejs"),
+    ("npm", "npm"),
     ("unshare", "util-linux"),
 ];
 
 /// Which Apache Kafka; tests/kafka_node.py reads its version here too.
 const POM: &str = "tests/services/kafka/pom.xml";
+
+/// Which packages of npm, with their hashes.
+const WEB: &str = "tests/web";
 
 /// Says what `word` needs, as its first line, and installs what is missing.
 pub(crate) fn need(word: &str) -> Done {
@@ -64,6 +71,33 @@ pub(crate) fn fetch_kafka() -> Done {
         .run()?;
     // A fetch that was cut short is none.
     fs::rename(&partial, &jars).map_err(|e| format!("{}: {e}", partial.display()))
+}
+
+/// What checks the page, in `target/web`: fetched once for each lock file, then reused.
+pub(crate) fn fetch_web() -> Done {
+    let [package, lock] = ["package.json", "package-lock.json"];
+    let read = |path: &Path| fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()));
+    let wanted = tree::root().join(WEB);
+    let fetched = tree::target().join("web");
+    let wanted_lock = read(&wanted.join(lock))?;
+    if fs::read_to_string(fetched.join(lock)).is_ok_and(|lock| lock == wanted_lock) {
+        return Ok(());
+    }
+    let partial = tree::target().join("web.partial");
+    let _ = fs::remove_dir_all(&partial);
+    fs::create_dir_all(&partial)
+        .and_then(|()| fs::copy(wanted.join(package), partial.join(package)))
+        .and_then(|_| fs::copy(wanted.join(lock), partial.join(lock)))
+        .map_err(|e| format!("{}: {e}", partial.display()))?;
+    Step::new("npm")
+        .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix"])
+        .args([&partial])
+        // Not the cache of who runs it, who has a home or none.
+        .args(["--cache".into(), tree::target().join("npm")])
+        .run()?;
+    // A fetch that was cut short is none.
+    let _ = fs::remove_dir_all(&fetched);
+    fs::rename(&partial, &fetched).map_err(|e| format!("{}: {e}", partial.display()))
 }
 
 fn define(name: &str, path: &Path) -> PathBuf {

@@ -28,6 +28,7 @@ pub(crate) fn run(args: &[String]) -> Done {
     services::need("soak")?;
     setup::run()?;
     services::fetch_kafka()?;
+    services::fetch_web()?;
     let parts = Parts::default();
     let facts = Mutex::new(Vec::new());
     let note = |line: &str| {

@@ -1,0 +1,393 @@
+"""The page of `[web]`, driven in Debian's Chromium; its types, and what it takes from npm.
+
+`cargo xtask check` installs the browser and fetches TypeScript, axe-core and uPlot into `target/web`.
+"""
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import urllib.request
+
+import pytest
+from conftest import HANG_S, ROOT, kill, until
+
+PAGE = ROOT / "crates/web/page"
+FETCHED = ROOT / os.environ.get("CARGO_TARGET_DIR", "target") / "web/node_modules"
+PICTURE = ROOT / "docs/images/page.png"
+BYTES_MAX = 300_000
+
+INSTRUMENT = """
+[web]
+listen = "127.0.0.1:0"
+
+[source.camera]
+kind = "sim"
+model = "camera"
+fps = 10
+shape = [512, 512]
+dtype = "uint16"
+counts = 1000
+
+[source.detector]
+kind = "sim"
+model = "amor"
+rate = 1e5
+live = "8 MiB"
+
+[source.devices]
+kind = "sim"
+model = "amor-devices"
+live = "4 MiB"
+"""
+
+# Different colours of a canvas, and a number that changes with its pixels.
+PIXELS = """canvas => {
+    const image = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+    const pixels = new Uint32Array(image.data.buffer);
+    return { colours: new Set(pixels).size, sum: pixels.reduce((sum, pixel, i) => (sum * 31 + pixel + i) >>> 0, 0) };
+}"""
+# Pixels of a canvas that have the colour of the line of a trend.
+LINE = """canvas => {
+    const probe = document.createElement('canvas').getContext('2d');
+    probe.fillStyle = getComputedStyle(document.documentElement).getPropertyValue('--accent');
+    probe.fillRect(0, 0, 1, 1);
+    const [wanted] = new Uint32Array(probe.getImageData(0, 0, 1, 1).data.buffer);
+    const image = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+    return new Uint32Array(image.data.buffer).filter(pixel => pixel === wanted).length;
+}"""
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """A browser of this process of pytest."""
+    # Here, so that a test run without the marker `services` needs no playwright.
+    from playwright.sync_api import sync_playwright
+
+    program = shutil.which("chromium")
+    assert program, "no `chromium` on PATH: `cargo xtask check` installs it"
+    with sync_playwright() as playwright:
+        # Root has no sandbox of Chromium.
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def tab(chromium):
+    """Opens tabs: `tab(url, width, scheme)`. Errors of scripts fail the test; those of the network are its own."""
+    contexts, errors = [], []
+
+    def note(message):
+        if message.type == "error" and "Failed to load resource" not in message.text:
+            errors.append(message.text)
+
+    def open_tab(url: str, width: int = 1280, scheme: str = "light"):
+        context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        context.set_default_timeout(HANG_S * 1e3)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("console", note)
+        page.goto(url)
+        return page
+
+    yield open_tab
+    for context in contexts:
+        context.close()
+    assert errors == []
+
+
+@pytest.fixture
+def served(lab, nexus):
+    """A running instrument with a page: its process, and the URL with the token."""
+    process, _ = lab.write(INSTRUMENT).up_ready()
+    return process, url_of(lab, process)
+
+
+def url_of(lab, process) -> str:
+    """The URL of the page, which `up` prints once it is served."""
+    said = until(lambda: re.search(r"^page: (http://\S+)$", lab.said(process)[1], re.M), lambda: lab.said(process)[1])
+    return said[1]
+
+
+def ask(url: str, path: str) -> bytes:
+    """The answer to a request with the token of the URL."""
+    address, token = url.split("/#token=")
+    request = urllib.request.Request(f"{address}/{path}", headers={"Authorization": f"Bearer {token}"})
+    with urllib.request.urlopen(request, timeout=HANG_S) as answer:
+        return answer.read()
+
+
+def image_of(page, stream: str):
+    """The canvas of an image, once one is drawn."""
+    panel = page.get_by_role("article", name=stream)
+    panel.scroll_into_view_if_needed()
+    canvas = panel.locator(".picture > canvas")
+    panel.locator(".picture > canvas[data-sequence]").wait_for()
+    return canvas
+
+
+def changed(canvas, before: dict) -> dict:
+    """The pixels of a canvas, once they are others."""
+    return until(lambda: (now := canvas.evaluate(PIXELS)) != before and now, "the image does not change")
+
+
+def refusals(page) -> list[str]:
+    """Serious violations that axe-core finds."""
+    page.evaluate((FETCHED / "axe-core/axe.min.js").read_text())
+    found = page.evaluate("axe.run()")["violations"]
+    return [
+        f"{one['id']}: {one['help']}: {[node['html'] for node in one['nodes']]}"
+        for one in found
+        if one["impact"] in ("serious", "critical")
+    ]
+
+
+def test_page_is_small_and_has_all_its_parts():
+    files = [path for path in PAGE.iterdir() if path.is_file()]
+    assert sum(path.stat().st_size for path in files) <= BYTES_MAX
+    names = {path.name for path in files}
+    wanted = set(re.findall(r'(?:src|href)="([^"#]+)"', (PAGE / "index.html").read_text()))
+    for path in PAGE.glob("*.js"):
+        wanted |= set(re.findall(r"from '\./([^']+)'", path.read_text()))
+    # The licence goes with the code that it is of; the first page is the answer to `/`.
+    assert names == wanted | {"index.html", "uPlot.LICENSE"}
+
+
+@pytest.mark.services
+def test_types_of_the_page_are_right():
+    done = subprocess.run(
+        [
+            shutil.which("node") or "node",
+            FETCHED / "typescript/bin/tsc",
+            *["--allowJs", "--checkJs", "--strict", "--noEmit"],
+            *["--noUnusedLocals", "--noUnusedParameters", "--noImplicitReturns"],
+            *["--target", "es2022", "--module", "es2022", "--moduleResolution", "bundler"],
+            # uPlot is a script of its own, with one global name.
+            *["--lib", "es2022,dom,dom.iterable", "--allowUmdGlobalAccess", "--types", ""],
+            FETCHED / "uplot/dist/uPlot.d.ts",
+            PAGE / "app.js",
+        ],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=HANG_S,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.services
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ("uPlot.iife.min.js", "dist/uPlot.iife.min.js"),
+        ("uPlot.min.css", "dist/uPlot.min.css"),
+        ("uPlot.LICENSE", "LICENSE"),
+    ],
+)
+def test_uplot_is_that_of_npm(ours, theirs):
+    assert (PAGE / ours).read_bytes() == (FETCHED / "uplot" / theirs).read_bytes()
+
+
+@pytest.mark.services
+def test_page_is_served_as_it_is_here(served):
+    _, url = served
+    for path in PAGE.iterdir():
+        assert ask(url, path.name.replace("index.html", "")) == path.read_bytes(), path.name
+
+
+@pytest.mark.services
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_first_picture_needs_no_configuration(served, tab, tmp_path, scheme):
+    _, url = served
+    page = tab(url, scheme=scheme)
+    # The token is not in the address any more, nor in the history.
+    page.wait_for_function("() => location.hash === ''")
+    for stream in ("camera", "detector", "devices"):
+        row = page.locator("#streams").get_by_role("row", name=stream)
+        row.get_by_role("cell").first.filter(has_text=re.compile(r"^[1-9]")).wait_for()
+    canvas = image_of(page, "camera")
+    first = canvas.evaluate(PIXELS)
+    assert first["colours"] > 10
+    changed(canvas, first)
+
+    trend = page.get_by_role("article", name="devices")
+    trend.get_by_role("button", name="AMOR:SE:TEMP01").click()
+    until(lambda: trend.locator(".plot canvas").evaluate(LINE) > 20, "no line is drawn", 20)
+    trend.get_by_role("row", name="AMOR:SE:TEMP01").get_by_text(re.compile(r"^[23]\d\d\.")).wait_for()
+
+    detector = page.get_by_role("article", name="detector")
+    events = image_of(page, "detector")
+    detector.get_by_text(re.compile(r"^[1-9][\d,]* events in \d+ messages")).wait_for()
+    assert events.evaluate(PIXELS)["colours"] > 10
+
+    picture = PICTURE if os.environ.get("BLESS") == "1" and scheme == "light" else tmp_path / "page.png"
+    picture.parent.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=picture, full_page=True)
+    assert refusals(page) == []
+
+
+@pytest.mark.services
+def test_every_view_can_be_chosen(served, tab):
+    page = tab(served[1])
+    image_of(page, "detector")
+    detector = page.get_by_role("article", name="detector")
+    detector.get_by_label("view").select_option("spectrum")
+    until(lambda: detector.locator(".plot canvas").evaluate(LINE) > 20, "no line is drawn")
+    detector.locator(".plot").focus()
+    page.keyboard.press("ArrowRight")
+    detector.locator("output").filter(has_text=re.compile(r" ms: [\d,]+ events$")).wait_for()
+    page.keyboard.press("+")
+    page.wait_for_function("() => /panel=detector;view=spectrum;region=/.test(location.hash)")
+    assert refusals(page) == []
+
+    detector.get_by_label("view").select_option("message")
+    detector.get_by_text("time_of_flight").wait_for()
+    detector.get_by_text("amor_detector", exact=True).wait_for()
+    number = detector.get_by_role("spinbutton")
+    number.fill("3")
+    number.press("Enter")
+    detector.locator(".meta").filter(has_text="message 3 ").wait_for()
+    detector.get_by_role("button", name="Previous").click()
+    detector.locator(".meta").filter(has_text="message 2 ").wait_for()
+    assert "panel=detector;view=message;sequence=2" in page.url
+    assert refusals(page) == []
+
+    detector.get_by_label("view").select_option("trend")
+    detector.locator(".sentence").wait_for()
+    detector.get_by_label("view").select_option("events")
+    image_of(page, "detector")
+
+
+@pytest.mark.services
+def test_page_fits_a_telephone(served, tab):
+    page = tab(served[1], width=360)
+    image_of(page, "camera")
+    page.get_by_role("article", name="devices").scroll_into_view_if_needed()
+    page.locator(".plot canvas").wait_for()
+    image_of(page, "detector")
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    assert refusals(page) == []
+
+
+@pytest.mark.services
+def test_image_is_zoomed_to_single_pixels_by_keys_and_mouse(served, tab):
+    page = tab(served[1])
+    canvas = image_of(page, "camera")
+    panel = page.get_by_role("article", name="camera")
+    # The part that is chosen with the mouse is asked for, and its pixels are those of the image.
+    box = canvas.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 4, box["y"] + box["height"] / 4)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.up()
+    panel.get_by_text(re.compile(r"512 × 512, columns 1\d\d to 2\d\d, rows 1\d\d to 2\d\d")).wait_for()
+    canvas.focus()
+    for _ in range(8):
+        page.keyboard.press("+")
+    page.wait_for_function("() => document.querySelector('.picture > canvas').width === 4")
+    assert canvas.evaluate("canvas => canvas.height") == 4
+    # The value under the cursor is that of the message.
+    page.keyboard.press("ArrowRight")
+    panel.locator("output").filter(has_text=re.compile(r"^column \d+, row \d+: \d+$")).wait_for()
+    # What is shown is in the address: another tab shows the same part.
+    region = re.search(r"panel=camera;region=(\d+),(\d+),(\d+),(\d+)", page.url)
+    assert region, page.url
+    assert int(region[3]) - int(region[1]) == int(region[4]) - int(region[2]) == 4
+    other = tab(served[1] + "&" + page.url.split("#")[1])
+    image_of(other, "camera")
+    other.wait_for_function("() => document.querySelector('.picture > canvas').width === 4")
+    page.keyboard.press("0")
+    page.wait_for_function("() => document.querySelector('.picture > canvas').width > 100")
+    assert "region" not in page.url
+
+
+@pytest.mark.services
+def test_past_is_shown_and_stands_still(served, tab):
+    _, url = served
+    page = tab(url)
+    image_of(page, "camera")
+    # The moment of a message that is there.
+    moment = json.loads(ask(url, "api/status"))["time"]
+    until(lambda: json.loads(ask(url, "api/status"))["time"] > moment + 1_000_000_000, "time stands still")
+    past = tab(f"{url}&at={moment}")
+    canvas = image_of(past, "camera")
+    meta = past.get_by_role("article", name="camera").locator(".meta")
+    shown = meta.inner_text()
+    page.reload()
+    newest = int(image_of(page, "camera").get_attribute("data-sequence"))
+    assert int(canvas.get_attribute("data-sequence")) < newest
+    assert meta.inner_text() == shown
+    past.get_by_role("button", name="Now").click()
+    past.wait_for_function(f"() => document.querySelector('.picture > canvas').dataset.sequence >= {newest}")
+    assert "at=" not in past.url
+
+
+@pytest.mark.services
+def test_page_needs_the_token_and_takes_it_by_hand(served, tab):
+    address, token = served[1].split("#token=")
+    page = tab(address)
+    page.get_by_text("This page needs a token.").wait_for()
+    assert refusals(page) == []
+    page.keyboard.type("wrong")
+    page.keyboard.press("Enter")
+    page.get_by_text("The server does not take this token").wait_for()
+    page.get_by_label("Token").fill(token)
+    page.keyboard.press("Enter")
+    image_of(page, "camera")
+
+
+@pytest.mark.services
+def test_fault_of_a_panel_is_a_sentence_in_it(served, tab):
+    page = tab(served[1] + "&panel=nothing&panel=camera")
+    image_of(page, "camera")
+    fault = page.get_by_role("article", name="nothing").locator(".sentence")
+    assert "nothing" in fault.inner_text()
+    assert refusals(page) == []
+
+
+@pytest.mark.services
+def test_page_goes_on_when_its_server_was_killed(lab, served, tab):
+    process, url = served
+    page = tab(url)
+    canvas = image_of(page, "camera")
+    before = json.loads(ask(url, "api/status"))["web"]["pid"]
+    count = lab.stream("camera").marks()[2]
+    seen = canvas.evaluate(PIXELS)
+    kill(before)
+    # `up` keeps the address: requests wait there for the next server.
+    until(lambda: json.loads(ask(url, "api/status"))["web"]["pid"] != before, "no other server comes")
+    sequence = int(canvas.get_attribute("data-sequence"))
+    page.wait_for_function(f"() => document.querySelector('.picture > canvas').dataset.sequence > {sequence}")
+    changed(canvas, seen)
+    page.get_by_role("alert").wait_for(state="hidden")
+    assert process.poll() is None
+    frames = lab.stream("camera").marks()[2] - count
+    assert frames > 0
+    print(f"1 kill of the page's server injected: the page went on by itself, and {frames} frames came meanwhile")
+
+
+@pytest.mark.services
+def test_page_goes_on_when_the_instrument_is_back(lab, nexus, tab):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    lab.write(INSTRUMENT.replace("127.0.0.1:0", f"127.0.0.1:{port}"))
+    process, _ = lab.up_ready()
+    url = url_of(lab, process)
+    page = tab(url)
+    canvas = image_of(page, "camera")
+    server = json.loads(ask(url, "api/status"))["web"]["pid"]
+    lab.kill(process)
+    kill(server)
+    page.get_by_role("alert").filter(has_text="The server does not answer").wait_for()
+    assert refusals(page) == []
+    seen = canvas.evaluate(PIXELS)
+    process, _ = lab.up_ready()
+    # The tokens are those of the data folder.
+    assert url_of(lab, process) == url
+    page.get_by_role("alert").wait_for(state="hidden")
+    changed(canvas, seen)
