@@ -132,7 +132,7 @@
  * @property {number} first_pixel
  * @property {boolean} guessed
  * @property {string | null} unit
- * @property {{name: string | null, unit: string | null}} axis
+ * @property {{name: string | null, label?: string | null, unit: string | null, edges: boolean}} axis
  * @property {number} from
  * @property {number} to
  * @property {Series[]} series

@@ -1,12 +1,12 @@
 // A panel: what one stream shows. Its view follows the schema of the answer, unless another one is chosen.
 
 import { sentence } from './api.js';
+import { CurveView, SpectrumView } from './curve.js';
 import { choice, element, setText } from './dom.js';
 import { EventsView } from './events.js';
 import { duration, time } from './format.js';
 import { ImageView } from './image.js';
 import { MessageView } from './message.js';
-import { SpectrumView } from './spectrum.js';
 import { VIEWS, writePanel } from './state.js';
 import { TrendView } from './trend.js';
 
@@ -14,10 +14,10 @@ import { TrendView } from './trend.js';
 /** @typedef {import('./api.js').Asked} Asked */
 /** @typedef {import('./state.js').Settings} Settings */
 
-/** @typedef {ImageView | SpectrumView | TrendView | MessageView} View */
+/** @typedef {ImageView | CurveView | TrendView | MessageView} View */
 
 /** @type {Record<string, new (settings: Settings, changed: () => void) => View>} */
-const CLASSES = { image: ImageView, events: EventsView, spectrum: SpectrumView, trend: TrendView, message: MessageView };
+const CLASSES = { image: ImageView, events: EventsView, curve: CurveView, spectrum: SpectrumView, trend: TrendView, message: MessageView };
 
 let made = 0;
 

@@ -1,7 +1,7 @@
 // What the page shows, as the hash of its address: `#at=NS&panel=STREAM;KEY=VALUE;...&panel=...`.
 
 /** What a panel may be, beside `auto`. */
-export const VIEWS = ['image', 'events', 'spectrum', 'trend', 'message'];
+export const VIEWS = ['image', 'events', 'curve', 'spectrum', 'trend', 'message'];
 
 /**
  * What one panel shows.

@@ -26,6 +26,7 @@ static FILES: &[File] = &files! {
     "/" "index.html" HTML;
     "/api.js" "api.js" SCRIPT;
     "/app.js" "app.js" SCRIPT;
+    "/curve.js" "curve.js" SCRIPT;
     "/dom.js" "dom.js" SCRIPT;
     "/events.js" "events.js" SCRIPT;
     "/format.js" "format.js" SCRIPT;
@@ -35,7 +36,6 @@ static FILES: &[File] = &files! {
     "/overview.js" "overview.js" SCRIPT;
     "/palette.js" "palette.js" SCRIPT;
     "/panel.js" "panel.js" SCRIPT;
-    "/spectrum.js" "spectrum.js" SCRIPT;
     "/state.js" "state.js" SCRIPT;
     "/streams.js" "streams.js" SCRIPT;
     "/style.css" "style.css" CSS;
