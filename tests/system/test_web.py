@@ -239,7 +239,7 @@ def test_every_view_can_be_chosen(served, tab):
     until(lambda: detector.locator(".plot canvas").evaluate(LINE) > 20, "no line is drawn")
     detector.locator(".plot").focus()
     page.keyboard.press("ArrowRight")
-    detector.locator("output").filter(has_text=re.compile(r" ms: [\d,]+ events$")).wait_for()
+    detector.locator("output").filter(has_text=re.compile(r"^[\d.]+ to [\d.]+: \d+$")).wait_for()
     page.keyboard.press("+")
     page.wait_for_function("() => /panel=detector;view=spectrum;region=/.test(location.hash)")
     assert refusals(page) == []
@@ -324,6 +324,33 @@ def test_past_is_shown_and_stands_still(served, tab):
     past.get_by_role("button", name="Now").click()
     past.wait_for_function(f"() => document.querySelector('.picture > canvas').dataset.sequence >= {newest}")
     assert "at=" not in past.url
+
+
+@pytest.mark.services
+def test_time_bar_rules_the_panels(served, tab):
+    page = tab(served[1])
+    canvas = image_of(page, "camera")
+    bar = page.get_by_role("slider", name="Moment that all panels show")
+    lane = page.locator(".lane").filter(has_text="camera").locator("canvas")
+    until(lambda: lane.evaluate(LINE) > 20, "the lane shows no messages")
+    assert bar.get_attribute("aria-valuetext") == "now"
+    # Keys move the moment, and the panels with it.
+    first = int(canvas.get_attribute("data-sequence"))
+    page.wait_for_function(f"() => document.querySelector('.picture > canvas').dataset.sequence > {first + 20}")
+    page.locator("#time").get_by_label("time shown").select_option("60")
+    page.wait_for_function("() => location.hash.includes('span=60')")
+    bar.focus()
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_function("() => /at=[0-9]+/.test(location.hash)")
+    moment = int(re.search(r"at=(\d+)", page.url)[1])
+    assert bar.get_attribute("aria-valuetext") != "now"
+    assert refusals(page) == []
+    # Playing moves it on.
+    page.locator("#time").get_by_label("play").select_option("1")
+    page.wait_for_function(f"() => Number((/at=([0-9]+)/.exec(location.hash) ?? [])[1]) > {moment + 200_000_000}")
+    bar.press("End")
+    page.wait_for_function("() => !location.hash.includes('at=')")
+    assert bar.get_attribute("aria-valuetext") == "now"
 
 
 @pytest.mark.services

@@ -136,6 +136,7 @@
  * @property {number} from
  * @property {number} to
  * @property {Series[]} series
+ * @property {Gap[]} gaps
  * @property {number} more
  * @property {any} fields
  * @property {number} bytes
@@ -159,6 +160,9 @@ export class Refused extends Error {
     return this.status === 401;
   }
 }
+
+/** There is no answer. */
+export class Away extends Error {}
 
 /**
  * A fault as the command line prints it.
@@ -187,35 +191,43 @@ export function keepToken(value) {
 /**
  * @param {string} path
  * @param {object} [body] posted as JSON
- * @returns {Promise<Response>}
+ * @returns {Promise<ArrayBuffer>} the body of the answer
  */
 async function ask(path, body) {
   /** @type {Record<string, string>} */
   const headers = {};
   if (token()) headers.Authorization = `Bearer ${token()}`;
   if (body) headers['Content-Type'] = 'application/json';
+  const away = (/** @type {Error} */ error) => {
+    throw new Away(error.message);
+  };
   const response = await fetch(path, {
     method: body ? 'POST' : 'GET',
     headers,
     body: body ? JSON.stringify(body) : null,
     cache: 'no-store',
     signal: AbortSignal.timeout(SILENT),
-  });
-  if (response.ok) return response;
-  const text = await response.text();
+  }).catch(away);
+  const answer = await response.arrayBuffer().catch(away);
+  if (response.ok) return answer;
   /** @type {Fault | null} */
   let fault = null;
   try {
-    fault = JSON.parse(text).fault ?? null;
+    fault = JSON.parse(text(answer)).fault ?? null;
   } catch {
     // Something between page and server answers: the status says all.
   }
   throw new Refused(response.status, fault);
 }
 
+/** @param {ArrayBuffer} bytes @returns {string} */
+function text(bytes) {
+  return new TextDecoder().decode(bytes);
+}
+
 /** @returns {Promise<Status>} */
 export async function status() {
-  return (await ask('api/status')).json();
+  return JSON.parse(text(await ask('api/status')));
 }
 
 /**
@@ -224,7 +236,7 @@ export async function status() {
  * @returns {Promise<{time: number, panels: Answer[]}>}
  */
 export async function look(at, panels) {
-  return parse(await (await ask('api/look', { at, panels })).arrayBuffer());
+  return parse(await ask('api/look', { at, panels }));
 }
 
 /** @type {Record<string, new (buffer: ArrayBuffer, offset: number, length: number) => Numbers>} */
@@ -243,7 +255,7 @@ const TYPES = {
 const WIDE = { int64: BigInt64Array, uint64: BigUint64Array };
 
 /** Keys of an answer that are times: a number is near enough, and is what one calculates with. */
-const TIMES = /** @type {const} */ (['source_time', 'arrival_time', 'from', 'to']);
+const TIMES = /** @type {const} */ (['source_time', 'arrival_time', 'from', 'to', 'earliest', 'latest']);
 
 /**
  * Takes the binary answer apart; arrays of 64-bit integers become float64.
@@ -258,7 +270,9 @@ export function parse(buffer) {
   const arrays = Math.ceil((8 + length) / 8) * 8;
   answer.time = Number(answer.time);
   for (const panel of answer.panels) {
-    for (const key of TIMES) if (typeof panel[key] === 'bigint') panel[key] = Number(panel[key]);
+    for (const one of [panel, ...(panel.gaps ?? [])]) {
+      for (const key of TIMES) if (typeof one[key] === 'bigint') one[key] = Number(one[key]);
+    }
     for (const series of panel.series ?? []) series.last_time = series.last_time == null ? null : Number(series.last_time);
     for (const [name, { dtype, shape, offset }] of Object.entries(panel.arrays ?? {})) {
       const size = shape.reduce((/** @type {number} */ a, /** @type {number} */ b) => a * b, 1);

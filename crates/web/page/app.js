@@ -3,13 +3,14 @@
 // Each look is asked for when the one before is drawn, at most ten times a second: nothing piles up on either side. A
 // failure becomes a sentence, and the page asks again; it never stops by itself.
 
-import { keepToken, look, Refused, status, token } from './api.js';
+import { Away, keepToken, look, Refused, status, token } from './api.js';
 import { byId, setText } from './dom.js';
 import { clock, time } from './format.js';
 import { Overview } from './overview.js';
 import { Panel } from './panel.js';
 import { read, settings, write } from './state.js';
 import { Streams } from './streams.js';
+import { TimeBar } from './timebar.js';
 
 /** @typedef {import('./state.js').Settings} Settings */
 
@@ -64,16 +65,26 @@ class Page {
     this.bell = new Bell();
     this.streams = new Streams((stream) => this.toggle(stream));
     this.overview = new Overview();
+    this.bar = this.makeBar();
     this.grid = byId('panels').querySelector('.grid') ?? byId('panels');
     this.eye = new IntersectionObserver((entries) => this.see(entries), { rootMargin: '100px' });
     this.listen();
     this.takeToken();
   }
 
+  makeBar() {
+    const changed = () => {
+      this.keep();
+      this.bell.ring();
+    };
+    return new TimeBar(byId('time'), this.state, (at) => this.go(at), changed);
+  }
+
   listen() {
     document.addEventListener('visibilitychange', () => this.bell.ring());
     window.addEventListener('hashchange', () => {
-      this.state = read(location.hash);
+      // The time bar has the same object.
+      Object.assign(this.state, read(location.hash));
       this.takeToken();
       this.arrange();
     });
@@ -98,7 +109,10 @@ class Page {
       const moment = Date.parse(`${at.value}Z`);
       if (!Number.isNaN(moment)) this.go(moment * 1e6);
     });
-    byId('now').addEventListener('click', () => this.go(null));
+    byId('now').addEventListener('click', () => {
+      this.bar.follow();
+      this.go(null);
+    });
   }
 
   /** Moves the token of the address that was opened out of the address. */
@@ -128,6 +142,7 @@ class Page {
   showMoment() {
     const { at } = this.state;
     byId('now').setAttribute('aria-pressed', String(at === null));
+    this.bar.mark();
     const field = /** @type {HTMLInputElement} */ (byId('at'));
     if (at !== null && document.activeElement !== field) field.value = time(at).replace(' ', 'T');
   }
@@ -235,7 +250,9 @@ class Page {
         // Not of a token that was entered meanwhile.
         if (asked === token()) this.lock(why);
       } else {
-        const text = error instanceof Refused ? why : `The server does not answer (${why}).`;
+        let text = `This page cannot show an answer of the server (${why}).`;
+        if (error instanceof Refused) text = why;
+        if (error instanceof Away) text = `The server does not answer (${why}).`;
         this.failures.set(what, { since: this.failures.get(what)?.since ?? Date.now(), text });
       }
     }
@@ -263,7 +280,16 @@ class Page {
     this.names = names;
     this.streams.show(answer.streams, this.open());
     this.overview.show(answer);
+    this.bar.showRuns(answer.runs);
     if (isOther) this.arrange();
+  }
+
+  async askTimes() {
+    const open = [...this.open()];
+    const streams = (open.length > 0 ? open : this.names).slice(0, FIRST);
+    if (streams.length === 0) return;
+    const { at, asked } = this.bar.ask(streams);
+    this.bar.show(streams, (await look(at, asked)).panels);
   }
 
   async askLook() {
@@ -305,6 +331,7 @@ class Page {
 
   run() {
     this.repeat('status', () => STATUS_MS, () => this.askStatus());
+    this.repeat('times', () => STATUS_MS, () => this.askTimes());
     this.repeat('look', () => (this.state.at === null ? LOOK_MS : PAST_MS), () => this.askLook());
   }
 }

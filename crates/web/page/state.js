@@ -1,4 +1,7 @@
-// What the page shows, as the hash of its address: `#at=NS&panel=STREAM;KEY=VALUE;...&panel=...`.
+// What the page shows, as the hash of its address: `#at=NS&span=S&panel=STREAM;KEY=VALUE;...&panel=...`.
+
+/** The time bar, s. */
+const SPAN = 600;
 
 /** What a panel may be, beside `auto`. */
 export const VIEWS = ['image', 'events', 'curve', 'spectrum', 'trend', 'message'];
@@ -22,6 +25,7 @@ export const VIEWS = ['image', 'events', 'curve', 'spectrum', 'trend', 'message'
 /**
  * @typedef {object} State
  * @property {number | null} at ns since 1970 UTC; null: now
+ * @property {number} span of the time bar, s
  * @property {Settings[] | null} panels null: one for each stream
  */
 
@@ -52,11 +56,12 @@ export function settings(stream) {
  */
 export function read(hash) {
   /** @type {State & {token: string}} */
-  const state = { at: null, panels: null, token: '' };
+  const state = { at: null, span: SPAN, panels: null, token: '' };
   for (const part of hash.replace(/^#/, '').split('&')) {
     const [key, value] = halves(part);
     if (key === 'token') state.token = decode(value);
     if (key === 'at' && /^\d+$/.test(value)) state.at = Number(value);
+    if (key === 'span' && Number(value) > 0) state.span = Number(value);
     if (key === 'panel') {
       state.panels ??= [];
       if (value) state.panels.push(readPanel(value));
@@ -94,6 +99,7 @@ function readPanel(text) {
  */
 export function write(state) {
   const parts = state.at === null ? [] : [`at=${state.at}`];
+  if (state.span !== SPAN) parts.push(`span=${state.span}`);
   if (state.panels?.length === 0) parts.push('panel=');
   for (const panel of state.panels ?? []) parts.push(`panel=${writePanel(panel)}`);
   return parts.join('&');

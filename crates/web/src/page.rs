@@ -40,6 +40,7 @@ static FILES: &[File] = &files! {
     "/streams.js" "streams.js" SCRIPT;
     "/style.css" "style.css" CSS;
     "/trend.js" "trend.js" SCRIPT;
+    "/timebar.js" "timebar.js" SCRIPT;
     "/uPlot.LICENSE" "uPlot.LICENSE" TEXT;
     "/uPlot.iife.min.js" "uPlot.iife.min.js" SCRIPT;
     "/uPlot.min.css" "uPlot.min.css" CSS;

@@ -1,0 +1,356 @@
+// The time bar, which rules all panels: a lane for each stream, with its messages, what is missing, and what was moved
+// aside; runs above them. A click, a drag or a key chooses the moment.
+
+import { choice, element, setText } from './dom.js';
+import { count, time } from './format.js';
+
+/** @typedef {import('./api.js').Answer} Answer */
+/** @typedef {import('./api.js').Gap} Gap */
+/** @typedef {import('./api.js').Run} Run */
+/** @typedef {import('./state.js').State} State */
+
+/** Height of a lane, px. */
+const HEIGHT = 22;
+/** Gaps in the list. */
+const LISTED = 20;
+/** Runs to choose from. */
+const RUNS = 50;
+/** A step of playing, ms. */
+const STEP = 100;
+
+/** @type {[string, string][]} */
+const SPANS = [
+  ['60', '1 min'],
+  ['600', '10 min'],
+  ['3600', '1 h'],
+  ['86400', '1 d'],
+  ['604800', '7 d'],
+];
+
+export class TimeBar {
+  /**
+   * @param {HTMLElement} place
+   * @param {State} state
+   * @param {(at: number | null) => void} go shows a moment, ns; null: now
+   * @param {() => void} changed another time is shown
+   */
+  constructor(place, state, go, changed) {
+    this.state = state;
+    this.go = go;
+    this.changed = changed;
+    /** End of the bar, ns; null: now. @type {number | null} */
+    this.end = null;
+    /** What the newest answers show, ns. */
+    this.from = 0;
+    this.to = 0;
+    /** @type {Gap[]} */
+    this.gaps = [];
+    /** @type {Run[]} */
+    this.runs = [];
+    /** @type {Map<string, {row: HTMLElement, canvas: HTMLCanvasElement}>} */
+    this.lanes = new Map();
+    this.isDragged = false;
+    this.speed = 0;
+
+    this.marker = element('div', { class: 'marker', hidden: true });
+    this.runLane = element('div', { class: 'run-lane' });
+    this.rows = element('div', { class: 'lanes' });
+    this.bar = element(
+      'div',
+      {
+        class: 'timebar',
+        tabindex: 0,
+        role: 'slider',
+        'aria-label': 'Moment that all panels show',
+        'aria-valuemin': 0,
+        'aria-valuemax': 100,
+        'aria-valuenow': 100,
+        'aria-valuetext': 'now',
+        keydown: (event) => this.key(event),
+        pointerdown: (event) => this.press(event),
+        pointermove: (event) => this.isDragged && this.pick(event),
+        pointerup: () => (this.isDragged = false),
+        pointercancel: () => (this.isDragged = false),
+      },
+      this.runLane,
+      this.rows,
+      this.marker,
+    );
+    this.span = choice('time shown', SPANS, String(state.span), (span) => {
+      this.state.span = Number(span);
+      this.changed();
+    });
+    this.run = element('select', { change: () => this.goToRun(this.run.value) });
+    this.runChoice = element('label', { hidden: true }, 'run ', this.run);
+    this.play = choice(
+      'play',
+      [
+        ['0', 'stopped'],
+        ['1', '1×'],
+        ['10', '10×'],
+      ],
+      '0',
+      (speed) => this.setSpeed(Number(speed)),
+    );
+    const button = (/** @type {string} */ text, /** @type {() => void} */ click) =>
+      element('button', { type: 'button', click }, text);
+    this.before = button('Previous gap', () => this.goToGap(-1));
+    this.after = button('Next gap', () => this.goToGap(1));
+    this.ends = element('p', { class: 'muted ends' }, element('span'), element('span'));
+    this.list = element('ul');
+    this.summary = element('summary');
+    this.details = element('details', { hidden: true }, this.summary, this.list);
+    place.append(
+      this.bar,
+      this.ends,
+      element(
+        'div',
+        { class: 'tools' },
+        this.span,
+        button('Earlier', () => this.shift(-0.5)),
+        button('Later', () => this.shift(0.5)),
+        this.play,
+        this.before,
+        this.after,
+        this.runChoice,
+      ),
+      element('p', { class: 'muted' }, 'Bars: messages. Full height with a cross: missing. Triangle: moved aside.'),
+      this.details,
+    );
+    setInterval(() => this.tick(), STEP);
+  }
+
+  /**
+   * What is asked of the server.
+   * @param {string[]} streams
+   * @returns {{at: number | null, asked: import('./api.js').Asked[]}}
+   */
+  ask(streams) {
+    const width = Math.max(50, Math.min(1000, Math.round(this.bar.clientWidth)));
+    const window = Math.round(this.state.span * 1e9);
+    return { at: this.end, asked: streams.map((stream) => ({ stream, view: 'times', width, height: 1, window })) };
+  }
+
+  /**
+   * @param {string[]} streams
+   * @param {Answer[]} answers
+   */
+  show(streams, answers) {
+    this.gaps = [];
+    for (const [name, lane] of this.lanes) {
+      if (streams.includes(name)) continue;
+      lane.row.remove();
+      this.lanes.delete(name);
+    }
+    for (const [i, name] of streams.entries()) {
+      const answer = answers[i];
+      let lane = this.lanes.get(name);
+      if (!lane) {
+        const canvas = element('canvas', { height: HEIGHT, 'aria-hidden': 'true' });
+        lane = { row: element('div', { class: 'lane' }, element('span', {}, name), canvas), canvas };
+        this.lanes.set(name, lane);
+      }
+      if (this.rows.children[i] !== lane.row) this.rows.insertBefore(lane.row, this.rows.children[i] ?? null);
+      lane.row.title = answer.fault?.cause ?? '';
+      if (answer.fault) continue;
+      [this.from, this.to] = [answer.from, answer.to];
+      this.gaps.push(...answer.gaps);
+      draw(lane.canvas, answer);
+    }
+    this.gaps.sort((a, b) => a.from - b.from);
+    this.mark();
+    this.showRuns(this.runs);
+    this.showGaps();
+  }
+
+  /** @param {Run[]} runs oldest first */
+  showRuns(runs) {
+    this.runs = runs;
+    const newest = runs.slice(-RUNS).reverse();
+    this.runChoice.hidden = runs.length === 0;
+    if (this.run.options.length !== newest.length + 1 || this.run.options[1]?.value !== newest[0]?.name) {
+      const options = newest.map((run) => element('option', { value: run.name }, run.name));
+      this.run.replaceChildren(element('option', { value: '' }, 'choose'), ...options);
+    }
+    const inside = newest.filter((run) => run.start < this.to && (run.stop ?? this.to) > this.from).reverse();
+    while (this.runLane.children.length > inside.length) this.runLane.lastElementChild?.remove();
+    for (const [i, run] of inside.entries()) {
+      if (!this.runLane.children[i]) this.runLane.append(element('span'));
+      const part = /** @type {HTMLElement} */ (this.runLane.children[i]);
+      const [left, right] = [this.share(run.start), this.share(run.stop ?? this.to)];
+      part.style.left = `${left * 100}%`;
+      part.style.width = `${(right - left) * 100}%`;
+      setText(part, run.name);
+    }
+  }
+
+  showGaps() {
+    this.before.disabled = this.after.disabled = this.gaps.length === 0;
+    this.details.hidden = this.gaps.length === 0;
+    setText(this.summary, `Gaps in this time: ${count(this.gaps.length)}`);
+    const newest = this.gaps.slice(-LISTED).reverse();
+    const texts = newest.map((gap) => {
+      const numbers = gap.first === gap.last ? `number ${gap.first}` : `numbers ${gap.first} to ${gap.last}`;
+      return `${time(gap.from)}: ${gap.stream}, ${numbers} ${gap.origin && `of ${gap.origin} `}(${gap.reason})`;
+    });
+    if (String(texts) === this.list.dataset.shown) return;
+    this.list.dataset.shown = String(texts);
+    this.list.replaceChildren(
+      ...newest.map((gap, i) => element('li', {}, element('button', { type: 'button', click: () => this.go(gap.from) }, texts[i]))),
+    );
+  }
+
+  /** Where a time lies in the bar, 0 to 1. @param {number} at */
+  share(at) {
+    return Math.min(1, Math.max(0, (at - this.from) / (this.to - this.from || 1)));
+  }
+
+  /** Shows the moment. */
+  mark() {
+    const { at } = this.state;
+    this.marker.hidden = at === null || at < this.from || at > this.to;
+    if (at !== null) this.marker.style.left = `${this.share(at) * 100}%`;
+    this.bar.setAttribute('aria-valuenow', String(Math.round((at === null ? 1 : this.share(at)) * 100)));
+    this.bar.setAttribute('aria-valuetext', at === null ? 'now' : `${time(at)} UTC`);
+    if (at === null) this.setSpeed(0);
+    if (this.to) {
+      setText(this.ends.children[0], `${time(this.from)} UTC`);
+      setText(this.ends.children[1], this.end === null ? 'now' : `${time(this.to)} UTC`);
+    }
+  }
+
+  /** @param {PointerEvent} event */
+  press(event) {
+    if (event.button !== 0) return;
+    this.isDragged = true;
+    this.bar.setPointerCapture(event.pointerId);
+    this.pick(event);
+  }
+
+  /** @param {PointerEvent} event */
+  pick(event) {
+    const box = this.bar.getBoundingClientRect();
+    const share = Math.min(1, Math.max(0, (event.clientX - box.left) / box.width));
+    this.choose(this.from + share * (this.to - this.from));
+  }
+
+  /** @param {number} at ns */
+  choose(at) {
+    if (!this.to) return;
+    // The bar stands still while a moment is chosen in it.
+    this.end ??= this.to;
+    const span = this.to - this.from;
+    if (at < this.from || at > this.to) this.end = Math.min(Date.now() * 1e6, at + span / 2);
+    this.go(Math.round(at));
+  }
+
+  /** Follows what is new. */
+  follow() {
+    this.end = null;
+    this.setSpeed(0);
+  }
+
+  /** @param {number} share of the time that is shown */
+  shift(share) {
+    const end = (this.end ?? this.to) + share * (this.to - this.from);
+    this.end = end >= Date.now() * 1e6 ? null : end;
+    this.changed();
+  }
+
+  /** @param {KeyboardEvent} event */
+  key(event) {
+    const span = this.to - this.from;
+    const steps = { ArrowLeft: -0.005, ArrowRight: 0.005, ArrowDown: -0.005, ArrowUp: 0.005, PageDown: -0.1, PageUp: 0.1 };
+    const step = /** @type {Record<string, number>} */ (steps)[event.key];
+    if (step) this.choose((this.state.at ?? this.to) + step * span);
+    else if (event.key === 'Home') this.choose(this.from);
+    else if (event.key === 'End') this.go(null);
+    else return;
+    event.preventDefault();
+  }
+
+  /** @param {-1 | 1} step */
+  goToGap(step) {
+    const at = this.state.at ?? this.to;
+    const gap = step > 0 ? this.gaps.find((one) => one.from > at) : this.gaps.filter((one) => one.from < at).pop();
+    if (gap) this.choose(gap.from);
+  }
+
+  /** @param {string} name */
+  goToRun(name) {
+    const run = this.runs.find((one) => one.name === name);
+    if (!run) return;
+    const stop = run.stop ?? Date.now() * 1e6;
+    const wanted = Math.max(10, ((stop - run.start) / 1e9) * 1.2);
+    const fit = SPANS.find(([span]) => Number(span) >= wanted) ?? SPANS[SPANS.length - 1];
+    this.state.span = Number(fit[0]);
+    const list = this.span.querySelector('select');
+    if (list) list.value = fit[0];
+    this.end = Math.min(Date.now() * 1e6, run.start + this.state.span * 0.9e9);
+    this.go(run.start);
+    this.changed();
+  }
+
+  /** @param {number} speed 0: stopped */
+  setSpeed(speed) {
+    this.speed = speed;
+    const list = this.play.querySelector('select');
+    if (list) list.value = String(speed);
+    // Playing begins at the left end of what is seen.
+    if (speed > 0 && this.state.at === null) this.choose(this.from);
+  }
+
+  tick() {
+    if (this.speed === 0 || this.state.at === null || document.hidden) return;
+    const at = this.state.at + STEP * 1e6 * this.speed;
+    if (at >= Date.now() * 1e6) this.go(null);
+    else this.choose(at);
+  }
+}
+
+/**
+ * Draws a lane.
+ * @param {HTMLCanvasElement} canvas
+ * @param {Answer} answer
+ */
+function draw(canvas, answer) {
+  const counts = answer.arrays.counts.values;
+  const aside = answer.arrays.aside?.values;
+  const width = counts.length;
+  if (canvas.width !== width) canvas.width = width;
+  const context = canvas.getContext('2d');
+  if (!context) return;
+  const style = getComputedStyle(document.documentElement);
+  const colour = (/** @type {string} */ name) => style.getPropertyValue(name).trim();
+  context.clearRect(0, 0, width, HEIGHT);
+  let most = 0;
+  for (const value of counts) most = Math.max(most, value);
+  context.fillStyle = colour('--accent');
+  for (let i = 0; i < width; i += 1) {
+    if (!(counts[i] > 0)) continue;
+    const height = Math.max(2, (HEIGHT - 8) * Math.min(1, counts[i] / most));
+    context.fillRect(i, HEIGHT - height, 1, height);
+  }
+  const place = (/** @type {number} */ at) => ((at - answer.from) / (answer.to - answer.from)) * width;
+  context.fillStyle = context.strokeStyle = colour('--bad');
+  for (const gap of answer.gaps) {
+    const left = Math.max(0, place(gap.from));
+    const right = Math.max(left + 2, Math.min(width, place(gap.to)));
+    context.fillRect(left, 0, right - left, HEIGHT);
+    context.beginPath();
+    context.moveTo(left - 3, 0);
+    context.lineTo(left + 5, 6);
+    context.moveTo(left + 5, 0);
+    context.lineTo(left - 3, 6);
+    context.stroke();
+  }
+  context.fillStyle = colour('--text');
+  for (let i = 0; aside && i < width; i += 1) {
+    if (!(aside[i] > 0)) continue;
+    context.beginPath();
+    context.moveTo(i - 4, 0);
+    context.lineTo(i + 4, 0);
+    context.lineTo(i, 7);
+    context.fill();
+  }
+}
