@@ -115,7 +115,9 @@ def test_a_run_that_ends_with_data_flowing_knows_why_messages_are_missing(lab):
     sending.send_signal(signal.SIGINT)
     lab.end(sending)
     lost = [entry["lost"] for entry in entries.values()]
-    assert all(set(each) == {"network"} for each in lost) and all(entry["closed"] for entry in entries.values()), lost
+    # On a busy machine the kernel drops some too.
+    assert all("network" in each and set(each) <= {"network", "kernel"} for each in lost), lost
+    assert all(entry["closed"] for entry in entries.values()), entries
 
 
 def test_up_starts_the_boards_and_ends_them_before_the_runs(lab):
