@@ -119,8 +119,14 @@ impl OriginAccounts for StreamOutlet<'_> {
     }
 }
 
-impl Outlet for StreamOutlet<'_> {
-    fn push_parts(&mut self, meta: &Meta, parts: &[&[u8]]) -> Result<Pushed, Fault> {
+impl StreamOutlet<'_> {
+    /// Appends a message of `len` bytes with `push`, and accounts for it.
+    fn append(
+        &mut self,
+        meta: &Meta,
+        len: usize,
+        push: impl FnOnce(&mut Writer, &Meta) -> store::Result<u64>,
+    ) -> Result<Pushed, Fault> {
         self.origins.known(self.name, meta.origin)?;
         let mut meta = *meta;
         if meta.source_time > self.latest {
@@ -133,14 +139,25 @@ impl Outlet for StreamOutlet<'_> {
             }
         }
         meta.origin = self.origins.newest(meta.origin);
-        match self.writer.push(&meta, parts) {
-            Ok(_) => self.origins.see(&meta, parts.iter().map(|part| part.len()).sum()),
+        match push(self.writer, &meta) {
+            Ok(_) => self.origins.see(&meta, len),
             Err(e) => match self.blocked.answer(self.name, self.writer.drops(), e)? {
                 Refusal::Dropped => self.origins.drop_one(&meta),
                 Refusal::Waits => return Ok(Pushed::Full),
             },
         }
         Ok(Pushed::Taken)
+    }
+}
+
+impl Outlet for StreamOutlet<'_> {
+    fn push_parts(&mut self, meta: &Meta, parts: &[&[u8]]) -> Result<Pushed, Fault> {
+        let len = parts.iter().map(|part| part.len()).sum();
+        self.append(meta, len, |writer, meta| writer.push(meta, parts))
+    }
+
+    fn push_checked(&mut self, meta: &Meta, payload: &[u8], crc: u32) -> Result<Pushed, Fault> {
+        self.append(meta, payload.len(), |writer, meta| writer.push_checked(meta, payload, crc))
     }
 
     fn room(&mut self, bytes: usize) -> Result<Option<Room<'_>>, Fault> {
@@ -520,6 +537,14 @@ impl Intake {
     /// Waits for room or the time, whichever comes first.
     pub fn wait_room(&self, timeout: Duration) {
         self.writer.wait_room(timeout);
+    }
+
+    /// Brings a view of this source up to date; only the first time it takes memory.
+    pub fn show(&self, view: &mut Option<StreamView>) {
+        match view {
+            Some(view) => (view.frontier, view.ended, view.marked) = (self.frontier, self.ended, self.marked()),
+            None => *view = Some(self.into()),
+        }
     }
 
     /// All that was published is as safe as the stream's level promises.

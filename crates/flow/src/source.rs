@@ -50,6 +50,11 @@ pub trait Outlet: OriginAccounts {
     fn push(&mut self, meta: &Meta, payload: &[u8]) -> Result<Pushed, Fault> {
         self.push_parts(meta, &[payload])
     }
+    /// Offers one message whose checksum (CRC-32C) the source has compared with these bytes: it is not computed again.
+    fn push_checked(&mut self, meta: &Meta, payload: &[u8], crc: u32) -> Result<Pushed, Fault> {
+        let _ = crc;
+        self.push(meta, payload)
+    }
     /// Offers one message whose payload lies in parts, which are copied into stream memory one behind the other.
     fn push_parts(&mut self, meta: &Meta, parts: &[&[u8]]) -> Result<Pushed, Fault>;
     /// Reserves stream memory of `bytes` that the source fills itself (`recvmmsg`, the copy of a client library), for
@@ -132,7 +137,8 @@ pub trait Source: Send {
         None
     }
     /// Least time between two wakes by descriptors, so that what comes meanwhile is taken at once; of the sources of
-    /// one thread the shortest. With any but 0, the descriptor stays open until the source is dropped.
+    /// one thread the shortest. With any but 0, the descriptor stays open until the source is dropped, and a step takes
+    /// all that there is or returns [`Step::Again`]: the runner is not told again of what is left.
     fn pause(&self) -> Duration {
         Duration::ZERO
     }

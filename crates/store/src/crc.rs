@@ -7,7 +7,7 @@
 //! ones on processors with AVX-512 (256 bytes a step); otherwise `crc32c`, three interleaved chains of the instruction,
 //! which is 1.5 times as fast there as `crc-fast`.
 
-use crate::limits::FUSE_BLOCK;
+use crate::limits::{FUSE_BLOCK, PAST_CACHES_CHECKED};
 use crc_fast::{CrcAlgorithm, Digest};
 
 /// Up to here the single instruction is as fast as folding.
@@ -194,6 +194,34 @@ unsafe fn place_short(part: &[u8], to: *mut u8, words: &EntryWords, salt: u32, s
     unsafe { slot.write(words) };
 }
 
+/// The same for one part whose checksum is known. Where `to` lies on a line of 64 bytes, whole lines are written, so
+/// that none is fetched first.
+///
+/// # Safety
+/// As for [`place`]; where `to` is a multiple of 64, it must be valid for writes up to the end of the last line.
+#[inline]
+pub(crate) unsafe fn place_checked(
+    part: &[u8],
+    crc: u32,
+    to: *mut u8,
+    words: &EntryWords,
+    salt: u32,
+    slot: *mut EntryWords,
+) {
+    // SAFETY: the caller vouches for both places.
+    unsafe {
+        match part.len() >= PAST_CACHES_CHECKED {
+            true => copy_past_caches(part, to, true),
+            false => std::ptr::copy_nonoverlapping(part.as_ptr(), to, part.len()),
+        }
+        let mut words = *words;
+        words[6] |= u64::from(crc ^ salt) << 32;
+        let bytes: [u8; 64] = bytemuck::cast(words);
+        words[7] |= u64::from(crc32c(&bytes[..60]) ^ salt) << 32;
+        slot.write(words);
+    }
+}
+
 /// Orders all copies before what is stored next: those that go past the caches are not in the order of the program.
 /// Once a publish and not once a message (8.8 kB: a fifth).
 #[inline]
@@ -227,26 +255,27 @@ unsafe fn copy_crc(parts: &[&[u8]], to: *mut u8) -> u32 {
             // The checksum first brings the block in; the copy then only waits for its stores (10 % on a full ring).
             sum.update(block);
             // SAFETY: `at` counts bytes of the parts, whose sum the caller vouches for.
-            unsafe { copy_past_caches(block, to.add(at)) };
+            unsafe { copy_past_caches(block, to.add(at), false) };
             at += block.len();
         }
     }
     sum.finish()
 }
 
-/// Copies without leaving the copy in the caches, where the processor and the place allow it.
+/// Copies without leaving the copy in the caches, where the processor and the place allow it. `is_last`: nothing
+/// follows in the last line of 64 bytes, which is filled with zeros.
 ///
 /// # Safety
-/// `to` must be valid for writes of the length of `from` and must not overlap it. Nobody may be told of the copy before
-/// [`settle`].
+/// `to` must be valid for writes of the length of `from`, with `is_last` up to the end of the line, and must not
+/// overlap it. Nobody may be told of the copy before [`settle`].
 #[inline]
-unsafe fn copy_past_caches(from: &[u8], to: *mut u8) {
+unsafe fn copy_past_caches(from: &[u8], to: *mut u8, is_last: bool) {
     #[cfg(target_arch = "x86_64")]
     if to.addr().is_multiple_of(64) {
         use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
         let (lines, rest) = from.as_chunks::<64>();
         let mut at = to.cast::<__m128i>();
-        for line in lines {
+        let mut stream = |line: &[u8; 64]| {
             let line = line.as_ptr().cast::<__m128i>();
             // SAFETY: four times 16 bytes are a line; `at` is aligned, and the caller vouches for the length.
             unsafe {
@@ -256,6 +285,12 @@ unsafe fn copy_past_caches(from: &[u8], to: *mut u8) {
                 }
                 at = at.add(4);
             }
+        };
+        lines.iter().for_each(&mut stream);
+        if is_last && !rest.is_empty() {
+            let mut line = [0; 64];
+            line[..rest.len()].copy_from_slice(rest);
+            return stream(&line);
         }
         // SAFETY: what is left of `from` goes behind the lines.
         return unsafe { std::ptr::copy_nonoverlapping(rest.as_ptr(), at.cast(), rest.len()) };
@@ -313,6 +348,29 @@ mod tests {
                 assert!(entry.holds(salt) && entry.payload_holds(payload, salt), "{len}");
                 assert_eq!((&to[..len], &to[len..]), (payload, &[0xee; 16][..]), "{len}");
                 assert_eq!((entry.source_time, entry.length, entry.flags), (1, len as u32, 0x8001));
+            }
+        }
+    }
+
+    #[test]
+    fn a_message_whose_checksum_is_known_is_placed_alike() {
+        let data = data();
+        let mut room = vec![0xee_u8; data.len() + 192];
+        let line = room.as_ptr().align_offset(64);
+        for len in (0..600).chain([4095, 4096, 8800, 99_999]) {
+            let (payload, salt, words) =
+                (&data[..len], 0x1234_5678 ^ len as u32, [1, 2, 3, 0, 5, 6, len as u64, 0x8001]);
+            for (begin, places) in [(line, len.next_multiple_of(64)), (line + 8, len)] {
+                room.fill(0xee);
+                let mut slots = [[0; 8]; 2];
+                // SAFETY: both places are large enough and apart.
+                unsafe {
+                    place_checked(payload, crc32c(payload), room[begin..].as_mut_ptr(), &words, salt, &mut slots[0]);
+                    place(&[payload], vec![0; len].as_mut_ptr(), &words, salt, &mut slots[1]);
+                }
+                assert_eq!((&room[begin..begin + len], slots[0]), (payload, slots[1]), "{len}");
+                // At most the last line is filled up.
+                assert!(room[..begin].iter().chain(&room[begin + places..]).all(|byte| *byte == 0xee), "{len}");
             }
         }
     }

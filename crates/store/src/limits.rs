@@ -20,6 +20,9 @@ pub const SEGMENT_MESSAGES_MAX: u64 = 1 << 22;
 pub const LIVE_BYTES_MIN: u64 = 1 << 20;
 /// Payloads from this size on start on 64 bytes (numpy, AVX-512); smaller ones are packed on 8.
 pub const ALIGN_FROM: usize = 256;
+/// Payloads whose checksum is known are written past the caches from this size on: the copy alone is what they cost,
+/// and one into a cache fetches the lines first.
+pub(crate) const PAST_CACHES_CHECKED: usize = 512;
 /// Payloads from this size on are copied and checksummed in blocks that stay in L1.
 pub const FUSE_BLOCK: usize = 8192;
 /// Readers of one stream: a pins file of 32 KiB.

@@ -9,7 +9,7 @@
 //! published. Dropping the writer publishes and ends the drainer with a clean commit record; a killed writer loses only
 //! unpublished messages.
 
-use crate::crc::{EntryWords, place, settle};
+use crate::crc::{EntryWords, crc32c, place, place_checked, settle};
 use crate::drain::{Drainer, Ring};
 use crate::entry::{ENTRY_BYTES, Entry, Meta, flags, salt, salt_seed};
 use crate::error::{Error, Result};
@@ -257,7 +257,31 @@ impl Writer {
     /// With `Error::Full` and `Error::Dropped` what was pushed before has been published.
     #[inline]
     pub fn push(&mut self, meta: &Meta, parts: &[&[u8]]) -> Result<u64> {
-        let len: usize = parts.iter().map(|p| p.len()).sum();
+        let len = parts.iter().map(|p| p.len()).sum();
+        // SAFETY: as `push_with` asks.
+        self.push_with(meta, len, |to, words, salt, slot| unsafe { place(parts, to, words, salt, slot) })
+    }
+
+    /// The same for a message whose checksum (CRC-32C) the caller has compared with these bytes: it is not computed
+    /// again.
+    #[inline]
+    pub fn push_checked(&mut self, meta: &Meta, payload: &[u8], crc: u32) -> Result<u64> {
+        debug_assert_eq!(crc, crc32c(payload), "the checksum is of other bytes");
+        // SAFETY: as `push_with` asks; the place of a message has whole lines.
+        self.push_with(meta, payload.len(), |to, words, salt, slot| unsafe {
+            place_checked(payload, crc, to, words, salt, slot);
+        })
+    }
+
+    /// Appends a message that `put` writes: `len` bytes of payload to a place, and its words, with the checksums filled
+    /// in, to a slot.
+    #[inline(always)]
+    fn push_with(
+        &mut self,
+        meta: &Meta,
+        len: usize,
+        put: impl FnOnce(*mut u8, &EntryWords, u32, *mut EntryWords),
+    ) -> Result<u64> {
         let start = self.place_for(len as u64, if len >= ALIGN_FROM { 64 } else { 8 })?;
         let slot = self.slot()?;
         let salt = salt(self.seed, self.next);
@@ -274,10 +298,9 @@ impl Writer {
         ];
         // SAFETY: both ranges were reserved, lie past everything published, and nobody else writes this stream; the
         // slot is aligned to 64 bytes. `publish` settles before it tells.
-        unsafe {
-            let to = self.payload.map.ptr().add(start as usize);
-            place(parts, to, &words, salt, self.entry_place(slot).cast::<EntryWords>());
-        }
+        let (to, at) =
+            unsafe { (self.payload.map.ptr().add(start as usize), self.entry_place(slot).cast::<EntryWords>()) };
+        put(to, &words, salt, at);
         Ok(self.count_in(slot, meta.source_time, start + len as u64))
     }
 
@@ -846,7 +869,8 @@ impl Writer {
 
     /// Why the mark `disk` does not move, if it does not.
     pub fn trouble(&self) -> Option<String> {
-        self.ring.lock().trouble.clone()
+        // Nothing else sets it, and a source asks after each step.
+        self.drainer.as_ref().and_then(|_| self.ring.lock().trouble.clone())
     }
 
     /// One group commit (for `Drain::Caller`).

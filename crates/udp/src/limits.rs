@@ -22,10 +22,6 @@ pub(crate) const DATAGRAM_BYTES: usize = 65_536;
 /// Datagrams of one `recvmmsg`: the call costs 0.6 us, and their bytes fit in the cache of a core.
 pub(crate) const BATCH: usize = 32;
 
-/// Datagrams of about one size after which those of a socket are received into stream memory: one of another size then
-/// costs a place that is too large.
-pub(crate) const ALIKE: usize = 64;
-
 /// Datagrams after which a step ends: at 1 to 5 us each it takes less than a millisecond, so that a source can share
 /// its thread.
 pub(crate) const STEP_DATAGRAMS: usize = 128;

@@ -1,7 +1,7 @@
 //! The sockets: many datagrams a system call, to and fro. All `unsafe` of the crate is here.
 
 use crate::limits::{BATCH, DATAGRAM_BYTES, INTERFACE_BYTES, PIECE_BYTES, SEGMENTS};
-use libc::{c_int, c_uint, c_void, iovec, mmsghdr, sockaddr_storage, socklen_t};
+use libc::{c_int, c_uint, c_void, iovec, mmsghdr, sockaddr_in6, sockaddr_storage, socklen_t};
 use std::io::{Error, ErrorKind, Result};
 use std::mem::{size_of, zeroed};
 use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6, TcpStream, UdpSocket};
@@ -13,53 +13,48 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _};
 #[derive(Clone, Copy)]
 struct Control([u8; 32]);
 
-/// Stream memory for datagrams: places of the same size, one behind the other.
-pub(crate) struct Places<'a> {
-    /// The memory.
-    pub(crate) bytes: &'a mut [u8],
-    /// Bytes of a place.
-    pub(crate) size: usize,
-}
-
-/// What `recvmmsg` fills. Datagrams are received into memory of this batch, or into places that the caller has; the
-/// rest of one that is larger than its place comes into the memory of the batch, so that none is truncated.
+/// What `recvmmsg` fills. It is made once: to clear all of it would cost more than a call for one datagram.
 pub(crate) struct Batch {
-    bytes: Vec<u8>,
-    lengths: [usize; BATCH],
-    senders: [Option<IpAddr>; BATCH],
-    /// Sizes of the datagrams that were passed at once; 0: it is one.
-    pieces: [usize; BATCH],
+    bytes: Box<[u8]>,
+    headers: Box<[mmsghdr; BATCH]>,
+    parts: Box<[iovec; BATCH]>,
+    senders: Box<[sockaddr_in6; BATCH]>,
+    controls: Box<[Control; BATCH]>,
+    /// Several datagrams may have been passed at once.
+    has_pieces: bool,
     asked: usize,
 }
 
 impl Batch {
     /// An empty batch: 2 MiB, of which only the pages are used that datagrams fill.
     pub(crate) fn new() -> Self {
-        let bytes = vec![0; BATCH * DATAGRAM_BYTES];
-        Self { bytes, lengths: [0; BATCH], senders: [None; BATCH], pieces: [0; BATCH], asked: 0 }
+        let bytes = vec![0; BATCH * DATAGRAM_BYTES].into_boxed_slice();
+        // SAFETY: zero bytes are a valid header without buffers.
+        let headers = Box::new(unsafe { zeroed::<[mmsghdr; BATCH]>() });
+        // SAFETY: zero bytes are a vector of no bytes.
+        let parts = Box::new(unsafe { zeroed::<[iovec; BATCH]>() });
+        // SAFETY: zero bytes are a valid address of no family.
+        let senders = Box::new(unsafe { zeroed::<[sockaddr_in6; BATCH]>() });
+        let controls = Box::new([Control([0; 32]); BATCH]);
+        Self { bytes, headers, parts, senders, controls, has_pieces: false, asked: 0 }
     }
 
     /// Bytes that were received in this place.
     pub(crate) fn length(&self, at: usize) -> usize {
-        self.lengths[at]
+        (self.headers[at].msg_len as usize).min(DATAGRAM_BYTES)
     }
 
-    /// What the memory of the batch holds of it: all, if the caller had no place for it.
+    /// What was received in this place.
     pub(crate) fn bytes(&self, at: usize) -> &[u8] {
         let first = at * DATAGRAM_BYTES;
-        &self.bytes[first..first + self.lengths[at]]
-    }
-
-    /// Completes a datagram that was larger than its place, with what is in the place.
-    pub(crate) fn complete(&mut self, at: usize, begin: &[u8]) {
-        let first = at * DATAGRAM_BYTES;
-        self.bytes[first..first + begin.len()].copy_from_slice(begin);
+        &self.bytes[first..first + self.length(at)]
     }
 
     /// The datagrams in this place: one, or several of the same sender.
     pub(crate) fn datagrams(&self, at: usize) -> impl Iterator<Item = Range<usize>> + use<> {
-        let length = self.lengths[at];
-        let piece = if self.pieces[at] > 0 { self.pieces[at] } else { length.max(1) };
+        let length = self.length(at);
+        let piece = if self.has_pieces { piece_of(&self.headers[at].msg_hdr) } else { 0 };
+        let piece = if piece > 0 { piece } else { length.max(1) };
         // An empty datagram is one too.
         (0..length.max(1)).step_by(piece).map(move |first| first..(first + piece).min(length))
     }
@@ -71,67 +66,46 @@ impl Batch {
 
     /// Who sent it.
     pub(crate) fn sender(&self, at: usize) -> Option<IpAddr> {
-        self.senders[at]
+        address_of(&self.senders[at])
     }
 
     /// Takes what the socket has, `asked` datagrams at most, without waiting; how many places that fills. Whether
     /// they are several at once is asked only if `has_pieces`.
-    pub(crate) fn receive(
-        &mut self,
-        socket: &UdpSocket,
-        places: Option<Places<'_>>,
-        asked: usize,
-        has_pieces: bool,
-    ) -> Result<usize> {
+    pub(crate) fn receive(&mut self, socket: &UdpSocket, asked: usize, has_pieces: bool) -> Result<usize> {
         let asked = asked.min(BATCH);
-        self.asked = asked;
-        let part = |bytes: &mut [u8]| iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-        let none = iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
-        let mut parts = [[none; 2]; BATCH];
-        let size = places.as_ref().map_or(0, |places| places.size.min(DATAGRAM_BYTES));
-        for (slot, parts) in self.bytes.chunks_exact_mut(DATAGRAM_BYTES).zip(&mut parts).take(asked) {
-            parts[1] = part(&mut slot[size..]);
-        }
-        if let Some(Places { bytes, size }) = places {
-            for (place, parts) in bytes.chunks_exact_mut(size).zip(&mut parts).take(asked) {
-                parts[0] = part(place);
-            }
-        }
-        // SAFETY: zero bytes are a valid address of no family.
-        let mut senders: [sockaddr_storage; BATCH] = unsafe { zeroed() };
-        let mut controls = [Control([0; 32]); BATCH];
-        // SAFETY: zero bytes are a valid header without buffers.
-        let mut headers: [mmsghdr; BATCH] = unsafe { zeroed() };
-        for (at, header) in headers.iter_mut().enumerate().take(asked) {
-            header.msg_hdr.msg_iov = parts[at].as_mut_ptr();
-            header.msg_hdr.msg_iovlen = parts[at].len();
-            if has_pieces {
-                header.msg_hdr.msg_control = controls[at].0.as_mut_ptr().cast();
-                header.msg_hdr.msg_controllen = controls[at].0.len();
-            }
-            header.msg_hdr.msg_name = (&raw mut senders[at]).cast();
-            header.msg_hdr.msg_namelen = size_of::<sockaddr_storage>() as socklen_t;
-        }
-        // SAFETY: the headers name buffers and addresses that live until the call returns, with their sizes.
-        let count = unsafe {
-            let (headers, none) = (headers.as_mut_ptr(), std::ptr::null_mut());
-            libc::recvmmsg(socket.as_raw_fd(), headers, asked as c_uint, libc::MSG_DONTWAIT, none)
-        };
-        let Ok(count) = usize::try_from(count) else {
-            let error = Error::last_os_error();
-            return match error.kind() {
-                ErrorKind::WouldBlock | ErrorKind::Interrupted => Ok(0),
-                // What the network says about datagrams that were sent from here.
-                ErrorKind::ConnectionRefused | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => Ok(0),
-                _ => Err(error),
+        (self.asked, self.has_pieces) = (asked, has_pieces);
+        for (at, slot) in self.bytes.chunks_exact_mut(DATAGRAM_BYTES).enumerate().take(asked) {
+            self.parts[at] = iovec { iov_base: slot.as_mut_ptr().cast(), iov_len: slot.len() };
+            let header = &mut self.headers[at].msg_hdr;
+            (header.msg_iov, header.msg_iovlen) = (&raw mut self.parts[at], 1);
+            header.msg_name = (&raw mut self.senders[at]).cast();
+            header.msg_namelen = size_of::<sockaddr_in6>() as socklen_t;
+            (header.msg_control, header.msg_controllen) = match has_pieces {
+                true => (self.controls[at].0.as_mut_ptr().cast(), size_of::<Control>()),
+                false => (std::ptr::null_mut(), 0),
             };
-        };
-        for at in 0..count {
-            self.lengths[at] = (headers[at].msg_len as usize).min(DATAGRAM_BYTES);
-            self.senders[at] = address_of(&senders[at]);
-            self.pieces[at] = if has_pieces { piece_of(&headers[at].msg_hdr) } else { 0 };
         }
-        Ok(count)
+        loop {
+            // SAFETY: the headers name buffers and addresses of this batch, with their sizes; nobody else uses them
+            // before the call returns.
+            let count = unsafe {
+                let (headers, none) = (self.headers.as_mut_ptr(), std::ptr::null_mut());
+                libc::recvmmsg(socket.as_raw_fd(), headers, asked as c_uint, libc::MSG_DONTWAIT, none)
+            };
+            let Ok(count) = usize::try_from(count) else {
+                let error = Error::last_os_error();
+                match error.kind() {
+                    ErrorKind::WouldBlock => return Ok(0),
+                    // What the network says about datagrams that were sent from here: what came is behind it.
+                    ErrorKind::Interrupted
+                    | ErrorKind::ConnectionRefused
+                    | ErrorKind::HostUnreachable
+                    | ErrorKind::NetworkUnreachable => continue,
+                    _ => return Err(error),
+                }
+            };
+            return Ok(count);
+        }
     }
 }
 
@@ -147,18 +121,14 @@ fn piece_of(header: &libc::msghdr) -> usize {
     }
 }
 
-fn address_of(storage: &sockaddr_storage) -> Option<IpAddr> {
-    match c_int::from(storage.ss_family) {
+fn address_of(address: &sockaddr_in6) -> Option<IpAddr> {
+    match c_int::from(address.sin6_family) {
         libc::AF_INET => {
             // SAFETY: of this family the storage holds such an address, and is larger and aligned for it.
-            let address = unsafe { &*std::ptr::from_ref(storage).cast::<libc::sockaddr_in>() };
+            let address = unsafe { &*std::ptr::from_ref(address).cast::<libc::sockaddr_in>() };
             Some(IpAddr::from(address.sin_addr.s_addr.to_ne_bytes()))
         }
-        libc::AF_INET6 => {
-            // SAFETY: as above.
-            let address = unsafe { &*std::ptr::from_ref(storage).cast::<libc::sockaddr_in6>() };
-            Some(IpAddr::from(address.sin6_addr.s6_addr).to_canonical())
-        }
+        libc::AF_INET6 => Some(IpAddr::from(address.sin6_addr.s6_addr).to_canonical()),
         _ => None,
     }
 }

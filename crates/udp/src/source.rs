@@ -2,15 +2,15 @@
 
 use crate::framing::{Beamport, Cut, Ess, Framing, Geb, Hadaq, Number, Raw, Read, Stamp, nearest};
 use crate::limits::{
-    ALIKE, BATCH as DATAGRAMS, ESS_QUEUES, FILE_PAUSE, FULL_PAUSE, IDLE_PAUSE, LIVES_MAX, STEP_DATAGRAMS, STRANGERS,
+    BATCH as DATAGRAMS, ESS_QUEUES, FILE_PAUSE, FULL_PAUSE, IDLE_PAUSE, LIVES_MAX, STEP_DATAGRAMS, STRANGERS,
     STRANGERS_BYTES,
 };
 use crate::numbers::{Lost, Numbers, Sign};
 use crate::section::{FramingWord, Plan};
-use crate::socket::{self, Batch, Places};
+use crate::socket::{self, Batch};
 use crate::throttle::Control;
 use crate::zero::ZeroWord;
-use flow::{Fault, OriginAccounts, Outlet, Pushed, Resume, Room, Source, Step};
+use flow::{Fault, Outlet, Pushed, Resume, Source, Step};
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use std::net::{IpAddr, UdpSocket};
 use std::ops::Range;
 use std::os::fd::{AsRawFd as _, RawFd};
 use std::time::Duration;
-use store::{Meta, Received};
+use store::Meta;
 
 thread_local! {
     /// Sources of one thread use it in turns.
@@ -91,65 +91,15 @@ struct Open {
     trouble: Option<Fault>,
     framing: Box<dyn Framing>,
     throttle: Option<Control>,
-    /// How full the memory of the stream was lately, 0 to 1.
-    fill: f64,
+    /// How full the memory of the stream was lately, 0 to 1, and when it was read, ns.
+    fill: (f64, i64),
     /// Messages of one datagram.
     cuts: Vec<Cut>,
-    sizes: Sizes,
     /// Datagrams that the next call asks for.
     asked: usize,
-    later: Later,
     /// A message found no room in this step.
     is_full: bool,
     strangers: Strangers,
-    /// There was no room the last time.
-    is_without_room: bool,
-}
-
-/// The sizes of the datagrams of a port, by which it is decided where they are received.
-#[derive(Default)]
-struct Sizes {
-    /// Bytes of a place in stream memory.
-    place: usize,
-    /// Datagrams that fill three quarters of such a place at least, one behind the other.
-    alike: usize,
-}
-
-impl Sizes {
-    /// Bytes of the places that datagrams are received into; `None`: into the memory of the batch, from which messages
-    /// are copied, because places of one size would waste the memory of the stream.
-    fn place(&self) -> Option<usize> {
-        (self.alike >= ALIKE).then_some(self.place)
-    }
-
-    fn note(&mut self, length: usize) {
-        if length <= self.place && length >= self.place / 4 * 3 {
-            self.alike = self.alike.saturating_add(1);
-        } else {
-            // The store begins messages on multiples of 64 bytes.
-            *self = Self { place: length.next_multiple_of(64).max(64), alike: 0 };
-        }
-    }
-}
-
-/// Messages that cannot stay where they were received, because they do not begin on multiples of 8 bytes of stream
-/// memory or were larger than their place: they are appended behind the others.
-#[derive(Default)]
-struct Later {
-    /// The numbering and what is known of each; none: it is no message to be appended.
-    messages: Vec<Option<(u8, Meta)>>,
-    /// Where the bytes of each are.
-    ranges: Vec<Range<usize>>,
-    bytes: Vec<u8>,
-}
-
-impl Later {
-    fn add(&mut self, head: &[u8], payload: &[u8]) {
-        let begin = self.bytes.len();
-        self.bytes.extend_from_slice(head);
-        self.bytes.extend_from_slice(payload);
-        self.ranges.push(begin..self.bytes.len());
-    }
 }
 
 /// Foreign datagrams to be set aside at the end of the step, and how many were of each reason.
@@ -240,7 +190,7 @@ impl Open {
             FramingWord::Hadaq => Box::new(Hadaq::new(next(0))),
             FramingWord::Raw => Box::new(Raw(plan.schema)),
         };
-        let (cuts, sizes, later, strangers) = Default::default();
+        let (cuts, strangers) = Default::default();
         Ok(Self {
             socket,
             counter,
@@ -249,14 +199,11 @@ impl Open {
             trouble,
             framing,
             throttle,
-            fill: 0.0,
+            fill: (0.0, i64::MIN),
             cuts,
-            sizes,
             asked: 1,
-            later,
             is_full: false,
             strangers,
-            is_without_room: false,
         })
     }
 
@@ -274,7 +221,9 @@ impl Open {
                 socket::has_interface(&self.socket, name).map_err(|error| cannot_listen(plan, &error))?;
             }
             self.counter.read(&self.socket, now, &mut self.books);
-            self.fill = out.fill();
+            if !(0..IDLE_PAUSE).contains(&now.saturating_sub(self.fill.1)) {
+                self.fill = (out.fill(), now);
+            }
             for at in 0..self.books.len() {
                 let books = &mut self.books[at];
                 books.numbers.file(now, taken < STEP_DATAGRAMS, &mut books.lost);
@@ -311,7 +260,7 @@ impl Open {
     fn status(&self) -> Value {
         let mut status = status_of(&self.books);
         if let Some(status) = status.as_object_mut() {
-            status.insert("fill".into(), json!(self.fill));
+            status.insert("fill".into(), json!(self.fill.0));
         }
         if let (Some(throttle), Some(status)) = (&self.throttle, status.as_object_mut()) {
             status.insert("dead_time".into(), json!(throttle.dead() as f64 / 1e9));
@@ -320,22 +269,21 @@ impl Open {
         status
     }
 
-    /// Takes what the socket has; how many datagrams.
+    /// Takes what the socket has; how many datagrams. Messages are copied into the stream while they are in the cache,
+    /// with stores that bypass it: received into stream memory, each would wait for that.
     fn receive(&mut self, batch: &mut Batch, plan: &Plan, now: i64, out: &mut dyn Outlet) -> Result<usize, Fault> {
         let mut taken = 0;
         self.is_full = false;
         while taken < STEP_DATAGRAMS {
-            let in_place = match self.sizes.place().filter(|_| !self.is_without_room) {
-                Some(size) => self.receive_in_place(batch, size, plan, now, out)?,
-                None => None,
-            };
-            let (count, of_batch) = match in_place {
-                Some(counts) => counts,
-                None => self.receive_aside(batch, plan, now, out)?,
-            };
-            taken += of_batch;
+            let count = batch.receive(&self.socket, self.asked, plan.gro);
+            let count = count.map_err(|error| Fault::io(format!("cannot read from {}", plan.listen), &error))?;
+            for at in 0..count {
+                for part in batch.datagrams(at) {
+                    taken += 1;
+                    self.take(batch, (at, part), plan, now, out)?;
+                }
+            }
             if !batch.was_full(count) {
-                // Room that is reserved in vain may cost the end of a segment.
                 self.asked = (count + 1).clamp(1, DATAGRAMS);
                 break;
             }
@@ -344,160 +292,45 @@ impl Open {
         Ok(taken)
     }
 
-    /// Receives into stream memory, so that payloads are not copied: how many places and datagrams; `None`: there is no
-    /// room.
-    fn receive_in_place(
+    /// Takes the datagram in this part of place `at`.
+    fn take(
         &mut self,
-        batch: &mut Batch,
-        size: usize,
+        batch: &Batch,
+        (at, part): (usize, Range<usize>),
         plan: &Plan,
         now: i64,
         out: &mut dyn Outlet,
-    ) -> Result<Option<(usize, usize)>, Fault> {
-        let Some(mut room) = out.room(size * self.asked)? else {
-            self.is_without_room = true;
-            return Ok(None);
-        };
-        let places = Places { bytes: room.rest().1, size };
-        let count = batch.receive(&self.socket, Some(places), self.asked, plan.gro);
-        let count = count.map_err(|error| cannot_read(plan, &error))?;
-        let mut taken = 0;
-        for at in 0..count {
-            taken += self.take_in_place(batch, (at, size), plan, now, &mut room)?;
+    ) -> Result<(), Fault> {
+        let datagram = &batch.bytes(at)[part];
+        if !may_send(batch, at, plan) {
+            self.strangers.keep("sender", batch.sender(at), datagram);
+            return self.books[0].refuse("sender", out);
         }
-        self.append_later(out)?;
-        Ok(Some((count, taken)))
-    }
-
-    /// Takes what was received in place `at` of those of `size` bytes: how many datagrams.
-    fn take_in_place(
-        &mut self,
-        batch: &mut Batch,
-        (at, size): (usize, usize),
-        plan: &Plan,
-        now: i64,
-        room: &mut Room<'_>,
-    ) -> Result<usize, Fault> {
-        let mut taken = 0;
-        let (place, length) = (at * size, batch.length(at));
-        self.sizes.note(length);
-        // A commit takes bytes up to a multiple of 8, and with them the beginning of a next datagram elsewhere.
-        let is_apart = length > size || batch.datagrams(at).any(|part| !part.start.is_multiple_of(8));
-        if length > size {
-            let (base, bytes) = room.rest();
-            batch.complete(at, &bytes[place - base..][..size]);
-        }
-        for part in batch.datagrams(at) {
-            taken += 1;
-            let (base, bytes) = room.rest();
-            let datagram = match length > size {
-                true => &batch.bytes(at)[part.clone()],
-                false => &bytes[place + part.start - base..][..part.len()],
-            };
-            if !may_send(batch, at, plan) {
-                self.strangers.keep("sender", batch.sender(at), datagram);
-                self.books[0].refuse("sender", room)?;
-                continue;
-            }
-            let mut cuts = std::mem::take(&mut self.cuts);
-            let read = self.cut(datagram, batch.sender(at), &mut cuts);
-            let is_unfit = |cut: &Cut| !cut.payload.start.is_multiple_of(8);
-            if is_apart || !self.framing.head().is_empty() || cuts.iter().any(is_unfit) {
-                for cut in &cuts {
-                    self.later.add(self.framing.head(), &datagram[cut.payload.clone()]);
-                }
-                for cut in &cuts {
-                    let message = self.message(cut, plan, now, room)?;
-                    self.later.messages.push(message.map(|meta| (cut.queue, meta)));
-                }
-            } else {
-                for cut in &cuts {
-                    if let Some(meta) = self.message(cut, plan, now, room)? {
-                        let Range { start, end } = cut.payload;
-                        let first = place + part.start;
-                        let received = Received { crc: cut.crc, arrival: None };
-                        let pushed = room.commit(&meta, first + start..first + end, received)?;
-                        self.look(cut.queue, pushed, &meta, room)?;
-                    }
-                }
-            }
-            self.cuts = cuts;
-            self.note(read, plan, now, room)?;
-        }
-        Ok(taken)
-    }
-
-    /// Appends the messages that could not stay where they were received.
-    fn append_later(&mut self, out: &mut dyn Outlet) -> Result<(), Fault> {
-        let mut later = std::mem::take(&mut self.later);
-        for (message, range) in later.messages.drain(..).zip(later.ranges.drain(..)) {
-            if let Some((queue, meta)) = message {
-                let pushed = out.push(&meta, &later.bytes[range])?;
-                self.look(queue, pushed, &meta, out)?;
-            }
-        }
-        later.bytes.clear();
-        self.later = later;
-        Ok(())
-    }
-
-    /// Receives into the memory of the batch, and copies messages into the stream: how many places and datagrams.
-    fn receive_aside(
-        &mut self,
-        batch: &mut Batch,
-        plan: &Plan,
-        now: i64,
-        out: &mut dyn Outlet,
-    ) -> Result<(usize, usize), Fault> {
-        let count = batch.receive(&self.socket, None, self.asked, plan.gro);
-        let count = count.map_err(|error| cannot_read(plan, &error))?;
-        let mut taken = 0;
-        for at in 0..count {
-            self.sizes.note(batch.length(at));
-            for part in batch.datagrams(at) {
-                taken += 1;
-                if !may_send(batch, at, plan) {
-                    self.books[0].refuse("sender", out)?;
-                    self.strangers.keep("sender", batch.sender(at), &batch.bytes(at)[part]);
-                    continue;
-                }
-                let datagram = &batch.bytes(at)[part];
-                let mut cuts = std::mem::take(&mut self.cuts);
-                let read = self.cut(datagram, batch.sender(at), &mut cuts);
-                for cut in &cuts {
-                    if let Some(meta) = self.message(cut, plan, now, out)? {
-                        let pushed = out.push_parts(&meta, &[self.framing.head(), &datagram[cut.payload.clone()]])?;
-                        self.is_without_room = pushed == Pushed::Full;
-                        self.look(cut.queue, pushed, &meta, out)?;
-                    }
-                }
-                self.cuts = cuts;
-                self.note(read, plan, now, out)?;
-            }
-        }
-        Ok((count, taken))
-    }
-
-    /// Cuts a datagram.
-    fn cut(&mut self, datagram: &[u8], sender: Option<IpAddr>, cuts: &mut Vec<Cut>) -> Read {
         self.books[0].datagrams += 1;
         self.books[0].bytes += datagram.len() as u64;
+        let mut cuts = std::mem::take(&mut self.cuts);
         cuts.clear();
-        let read = self.framing.cut(datagram, cuts);
+        let read = self.framing.cut(datagram, &mut cuts);
         if let Read::Refused { reason, .. } = read {
-            self.strangers.keep(reason, sender, datagram);
+            self.strangers.keep(reason, batch.sender(at), datagram);
         }
-        read
+        for cut in &cuts {
+            if let Some(meta) = self.message(cut, plan, now, out)? {
+                let (head, payload) = (self.framing.head(), &datagram[cut.payload.clone()]);
+                let pushed = match cut.crc {
+                    Some(crc) if head.is_empty() => out.push_checked(&meta, payload, crc)?,
+                    _ if head.is_empty() => out.push(&meta, payload)?,
+                    _ => out.push_parts(&meta, &[head, payload])?,
+                };
+                self.look(cut.queue, pushed, &meta, out)?;
+            }
+        }
+        self.cuts = cuts;
+        self.note(read, plan, now, out)
     }
 
     /// Notes what a datagram is beside the messages in it.
-    fn note(
-        &mut self,
-        read: Read,
-        plan: &Plan,
-        now: i64,
-        out: &mut (impl OriginAccounts + ?Sized),
-    ) -> Result<(), Fault> {
+    fn note(&mut self, read: Read, plan: &Plan, now: i64, out: &mut dyn Outlet) -> Result<(), Fault> {
         let books = &mut self.books[0];
         match read {
             Read::Whole => {}
@@ -524,13 +357,7 @@ impl Open {
     }
 
     /// What is known of a message, if it is one to be appended.
-    fn message(
-        &mut self,
-        cut: &Cut,
-        plan: &Plan,
-        now: i64,
-        out: &mut (impl OriginAccounts + ?Sized),
-    ) -> Result<Option<Meta>, Fault> {
+    fn message(&mut self, cut: &Cut, plan: &Plan, now: i64, out: &mut dyn Outlet) -> Result<Option<Meta>, Fault> {
         let at = self.numbering(cut.queue, plan, now);
         let books = &mut self.books[at];
         let Some(time) = self.stamped.time_of(cut.stamp, plan, now)? else {
@@ -568,13 +395,7 @@ impl Open {
     }
 
     /// Counts a message for which there was no room.
-    fn look(
-        &mut self,
-        queue: u8,
-        pushed: Pushed,
-        meta: &Meta,
-        out: &mut (impl OriginAccounts + ?Sized),
-    ) -> Result<(), Fault> {
+    fn look(&mut self, queue: u8, pushed: Pushed, meta: &Meta, out: &mut dyn Outlet) -> Result<(), Fault> {
         if pushed == Pushed::Taken {
             return Ok(());
         }
@@ -598,7 +419,7 @@ impl Open {
 
     /// Puts lost numbers into the account. What the counts of the port have explained explains nothing in another
     /// numbering.
-    fn file(&mut self, at: usize, out: &mut (impl OriginAccounts + ?Sized)) -> Result<(), Fault> {
+    fn file(&mut self, at: usize, out: &mut dyn Outlet) -> Result<(), Fault> {
         let spent = self.books[at].numbers.spent();
         let others = self.books.iter_mut().enumerate().filter(|(other, _)| *other != at);
         others.for_each(|(_, books)| books.numbers.spend(spent));
@@ -615,10 +436,6 @@ fn cannot_listen(plan: &Plan, error: &std::io::Error) -> Fault {
         std::io::ErrorKind::AddrNotAvailable => fault.hint("`ip address` lists the addresses of this machine"),
         _ => fault,
     }
-}
-
-fn cannot_read(plan: &Plan, error: &std::io::Error) -> Fault {
-    Fault::io(format!("cannot read from {}", plan.listen), error)
 }
 
 /// Whether the sender of a datagram may send.
@@ -651,7 +468,7 @@ impl Books {
     }
 
     /// The row of the origin.
-    fn row(&mut self, out: &mut (impl OriginAccounts + ?Sized)) -> Result<u32, Fault> {
+    fn row(&mut self, out: &mut dyn Outlet) -> Result<u32, Fault> {
         if let Some(row) = self.row {
             return Ok(row);
         }
@@ -663,7 +480,7 @@ impl Books {
     }
 
     /// Begins another life, whose numbers have another origin. False if there were too many.
-    fn restart(&mut self, out: &mut (impl OriginAccounts + ?Sized)) -> Result<bool, Fault> {
+    fn restart(&mut self, out: &mut dyn Outlet) -> Result<bool, Fault> {
         if self.life >= LIVES_MAX {
             return Ok(false);
         }
@@ -677,7 +494,7 @@ impl Books {
     }
 
     /// Puts lost numbers into the account.
-    fn file(&mut self, out: &mut (impl OriginAccounts + ?Sized)) -> Result<(), Fault> {
+    fn file(&mut self, out: &mut dyn Outlet) -> Result<(), Fault> {
         if self.lost.is_empty() {
             return Ok(());
         }
@@ -690,7 +507,7 @@ impl Books {
     }
 
     /// Counts a datagram that becomes no message.
-    fn refuse(&mut self, reason: &'static str, out: &mut (impl OriginAccounts + ?Sized)) -> Result<(), Fault> {
+    fn refuse(&mut self, reason: &'static str, out: &mut dyn Outlet) -> Result<(), Fault> {
         let row = self.row(out)?;
         self.count(reason, 1);
         out.count(row, &format!("refused.{reason}"), 1)
