@@ -2,8 +2,9 @@
 //!
 //! Constraints: a descriptor of one shot is armed again after each step of its source, so a source may close it and
 //! open another of the same number, and one that is not armed costs nothing while it stays readable. One that is kept
-//! costs no system call for a step. A timeout is exact to the clock of the
-//! machine, not to a millisecond: the wait itself is that of `ppoll` on the epoll descriptor.
+//! costs no system call for a step, and is reported once for what comes: its source takes all, or says that it has
+//! more. A timeout is exact to the clock of the machine, not to a millisecond: the wait itself is that of `ppoll` on
+//! the epoll descriptor.
 //!
 //! Failure behaviour: what cannot be polled, such as a regular file, is never ready; its source is stepped at its times.
 
@@ -55,9 +56,10 @@ impl Poller {
         if answer < 0 { Err(Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Arms a descriptor: it is reported when it is readable, once or, if `is_kept`, until it is removed.
+    /// Arms a descriptor: it is reported when it is readable, once or, if `is_kept`, each time that more comes until it
+    /// is removed.
     pub(super) fn arm(&self, at: usize, fd: RawFd, is_kept: bool) {
-        let events = if is_kept { libc::EPOLLIN } else { libc::EPOLLIN | libc::EPOLLONESHOT } as u32;
+        let events = (libc::EPOLLIN | if is_kept { libc::EPOLLET } else { libc::EPOLLONESHOT }) as u32;
         // It is not in the set where it is new, or another file has its number now.
         if self.control(libc::EPOLL_CTL_MOD, fd, events, at as u64).is_err() {
             let _ = self.control(libc::EPOLL_CTL_ADD, fd, events, at as u64);
@@ -72,21 +74,21 @@ impl Poller {
     /// Waits until a descriptor is ready, somebody writes to `wake`, or the time is over; `None`: however long that
     /// takes. True if somebody wrote to `wake`.
     pub(super) fn wait(&mut self, left: Option<Duration>, ready: &mut Vec<Ready>) -> bool {
-        let timeout = left.map(|left| libc::timespec {
-            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: i64::from(left.subsec_nanos()),
-        });
-        let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-        let mut epoll = libc::pollfd { fd: self.epoll.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one pollfd, and a timeout or none, that live until the call returns.
-        let waited = unsafe { libc::ppoll(&raw mut epoll, 1, timeout, std::ptr::null()) };
-        let mut is_raised = false;
-        if waited <= 0 {
-            return is_raised;
+        let mut count = self.take();
+        if count == 0 && left != Some(Duration::ZERO) {
+            let timeout = left.map(|left| libc::timespec {
+                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: i64::from(left.subsec_nanos()),
+            });
+            let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+            let mut epoll = libc::pollfd { fd: self.epoll.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            // SAFETY: one pollfd, and a timeout or none, that live until the call returns.
+            if unsafe { libc::ppoll(&raw mut epoll, 1, timeout, std::ptr::null()) } > 0 {
+                count = self.take();
+            }
         }
-        // SAFETY: as many events as the call may fill, which live until it returns.
-        let count = unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), self.events.as_mut_ptr(), EVENTS as i32, 0) };
-        for event in self.events.iter().take(usize::try_from(count).unwrap_or(0)) {
+        let mut is_raised = false;
+        for event in self.events.iter().take(count) {
             // The fields of a packed structure are copied before they are used.
             let (number, events) = (event.u64, event.events);
             if number == WAKE {
@@ -97,5 +99,12 @@ impl Poller {
             }
         }
         is_raised
+    }
+
+    /// How many events there are now, each a descriptor that is ready.
+    fn take(&mut self) -> usize {
+        // SAFETY: as many events as the call may fill, which live until it returns.
+        let count = unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), self.events.as_mut_ptr(), EVENTS as i32, 0) };
+        usize::try_from(count).unwrap_or(0)
     }
 }

@@ -63,7 +63,7 @@ pub(super) struct ReceiverSource {
     /// A merge or a worker reads its stream.
     is_read: bool,
     state: State,
-    /// Its entry in `Receiver::timers`.
+    /// Its entry in `Receiver::timers`: when to look whether there is something to do, perhaps too early.
     due: Option<Instant>,
     /// Before the next start.
     pause: Duration,
@@ -216,7 +216,7 @@ pub(super) struct Receiver {
     wants: bool,
     /// Sources are not stepped yet, as far as the timers know.
     waits: bool,
-    /// When there is something to do for which source.
+    /// When there may be something to do for which source.
     timers: BTreeSet<(Instant, usize)>,
     /// Sources without room.
     blocked: BTreeSet<usize>,
@@ -285,13 +285,15 @@ impl Receiver {
             self.take_due();
             std::mem::swap(&mut ready, &mut self.ready);
             for at in ready.drain(..) {
-                match self.sources[at].state {
+                match &mut self.sources[at].state {
                     State::Down(_) => {
                         self.sources[at].state = State::Changing;
                         self.queue.push_back(at);
                     }
-                    State::Up(_) if !self.waits => self.step(at),
-                    State::Changing | State::Up(_) => {}
+                    // Its descriptor may not be reported again.
+                    State::Up(running) if self.waits => running.next = running.stepped,
+                    State::Up(_) => self.step(at),
+                    State::Changing => {}
                 }
             }
             self.start_queued();
@@ -301,16 +303,16 @@ impl Receiver {
         self.end();
     }
 
-    /// Puts a source at its place among the timers.
+    /// Puts a source at its place among the timers, if it is not due before: a source that steps often has one change
+    /// for many steps.
     fn schedule(&mut self, at: usize) {
         let source = &mut self.sources[at];
-        let next = source.next(self.wants, self.waits);
-        if next != source.due {
-            if let Some(due) = source.due.take() {
+        let Some(next) = source.next(self.wants, self.waits) else { return };
+        if source.due.is_none_or(|due| next < due) {
+            if let Some(due) = source.due.replace(next) {
                 self.timers.remove(&(due, at));
             }
-            self.timers.extend(next.map(|next| (next, at)));
-            source.due = next;
+            self.timers.insert((next, at));
         }
     }
 
@@ -319,8 +321,12 @@ impl Receiver {
         let now = Instant::now();
         while let Some((_, at)) = self.timers.first().copied().filter(|(due, _)| *due <= now) {
             self.timers.pop_first();
-            self.sources[at].due = None;
-            self.ready.push(at);
+            let source = &mut self.sources[at];
+            source.due = None;
+            match source.next(self.wants, self.waits) {
+                Some(next) if next <= now => self.ready.push(at),
+                _ => self.schedule(at),
+            }
         }
         self.ready.sort_unstable();
         self.ready.dedup();
@@ -429,7 +435,7 @@ impl Receiver {
             if is_shared {
                 running.note_time(running.stepped.saturating_duration_since(begun));
             }
-            handle.publish_view((&running.intake).into());
+            handle.update_view(|view| running.intake.show(view));
             let long = || (running.mean > STEP_MAX).then(|| delays(&source.section, running.mean));
             handle.set_fault(running.intake.trouble().or_else(long));
             Ok(running.armed())

@@ -25,13 +25,21 @@ const WARN_PAUSE: Duration = Duration::from_secs(10);
 
 /// How a stage and the mover speak to each other: the stage publishes its view and its fault, the mover gives orders.
 #[derive(Clone, Default)]
-pub(super) struct StageHandle {
-    view: Arc<Mutex<Option<StreamView>>>,
-    trouble: Arc<Mutex<Option<Fault>>>,
-    warned: Arc<Mutex<Option<Instant>>>,
-    orders: Arc<Mutex<VecDeque<Order>>>,
-    code: Arc<Mutex<Option<Value>>>,
-    status: Arc<Mutex<Option<Value>>>,
+pub(super) struct StageHandle(Arc<Shared>);
+
+/// What both sides of a [`StageHandle`] have.
+#[derive(Default)]
+struct Shared {
+    view: Mutex<Option<StreamView>>,
+    /// There is a fault. The stage alone sets it, and mostly there is none.
+    is_troubled: AtomicBool,
+    trouble: Mutex<Option<Fault>>,
+    warned: Mutex<Option<Instant>>,
+    /// There are orders: a receiver asks for each source after each step.
+    has_orders: AtomicBool,
+    orders: Mutex<VecDeque<Order>>,
+    code: Mutex<Option<Value>>,
+    status: Mutex<Option<Value>>,
 }
 
 /// A command to a stage that runs.
@@ -62,70 +70,88 @@ fn set<T>(place: &Mutex<Option<T>>, value: Option<T>) {
 impl StageHandle {
     /// What the keeper of runs needs to know; none until the stream is open.
     pub(super) fn view(&self) -> Option<StreamView> {
-        of(&self.view)
+        of(&self.0.view)
     }
 
     /// Why it cannot work at present.
     pub(super) fn trouble(&self) -> Option<Fault> {
-        of(&self.trouble)
+        of(&self.0.trouble)
     }
 
     /// Gives it a command.
     pub(super) fn order(&self, order: Order) {
-        self.orders.lock().unwrap_or_else(|p| p.into_inner()).push_back(order);
+        let mut orders = self.0.orders.lock().unwrap_or_else(|p| p.into_inner());
+        orders.push_back(order);
+        self.0.has_orders.store(true, Ordering::Release);
     }
 
     /// Whether there are commands.
     pub(super) fn has_orders(&self) -> bool {
-        !self.orders.lock().unwrap_or_else(|p| p.into_inner()).is_empty()
+        self.0.has_orders.load(Ordering::Acquire)
     }
 
     /// Takes the oldest command.
     pub(super) fn next_order(&self) -> Option<Order> {
-        self.orders.lock().unwrap_or_else(|p| p.into_inner()).pop_front()
+        if !self.has_orders() {
+            return None;
+        }
+        let mut orders = self.0.orders.lock().unwrap_or_else(|p| p.into_inner());
+        let order = orders.pop_front();
+        self.0.has_orders.store(!orders.is_empty(), Ordering::Release);
+        order
     }
 
     /// Which code a worker runs now.
     pub(super) fn code(&self) -> Option<Value> {
-        of(&self.code)
+        of(&self.0.code)
     }
 
     /// Sets it.
     pub(super) fn runs(&self, code: Value) {
-        set(&self.code, Some(code));
+        set(&self.0.code, Some(code));
     }
 
     /// Publishes the status of its source or live sink.
     pub(super) fn publish_status(&self, status: Value) {
-        set(&self.status, Some(status));
+        set(&self.0.status, Some(status));
     }
 
     /// What `status` answers about the stage: `{"kind", "status", "trouble"}`, null where there is nothing to say.
     pub(super) fn to_json(&self, kind: &str) -> Value {
-        let trouble = of(&self.trouble).as_ref().map(Fault::to_json);
-        json!({"kind": kind, "status": of(&self.status), "trouble": trouble})
+        let trouble = of(&self.0.trouble).as_ref().map(Fault::to_json);
+        json!({"kind": kind, "status": of(&self.0.status), "trouble": trouble})
     }
 
     /// Publishes how far its stream is.
     pub(super) fn publish_view(&self, view: StreamView) {
-        set(&self.view, Some(view));
+        set(&self.0.view, Some(view));
+    }
+
+    /// Lets `show` bring that up to date.
+    pub(super) fn update_view(&self, show: impl FnOnce(&mut Option<StreamView>)) {
+        show(&mut self.0.view.lock().unwrap_or_else(|p| p.into_inner()));
     }
 
     /// Sets or clears its present fault, and logs a fault at most every 10 s.
     pub(super) fn set_fault(&self, fault: Option<Fault>) {
-        let is_due = of(&self.warned).is_none_or(|at| at.elapsed() > WARN_PAUSE);
+        if fault.is_none() && !self.0.is_troubled.load(Ordering::Relaxed) {
+            return;
+        }
+        self.0.is_troubled.store(fault.is_some(), Ordering::Relaxed);
+        let is_due = of(&self.0.warned).is_none_or(|at| at.elapsed() > WARN_PAUSE);
         if let Some(fault) = fault.as_ref().filter(|_| is_due) {
             tracing::warn!("{fault}");
-            set(&self.warned, Some(Instant::now()));
+            set(&self.0.warned, Some(Instant::now()));
         }
-        set(&self.trouble, fault);
+        set(&self.0.trouble, fault);
     }
 
     /// Sets the fault that ended it until it is started again, and logs it. The status was that of what has ended.
     pub(super) fn fail(&self, fault: Fault) {
         tracing::warn!("{fault}");
-        set(&self.status, None);
-        set(&self.trouble, Some(fault));
+        set(&self.0.status, None);
+        self.0.is_troubled.store(true, Ordering::Relaxed);
+        set(&self.0.trouble, Some(fault));
     }
 }
 
