@@ -4,8 +4,11 @@
 //!
 //! Processor time is that of the receiving program alone: on two cores the sender sets the pace. After each round of
 //! ours the account of each stream must be what the sender sent, or the measurement fails.
+//!
+//! The last row has the chain of which this is the first part, beside the sum of its parts, each alone.
 
 mod bare;
+mod chain;
 mod sender;
 
 use super::epics::thousandth;
@@ -14,6 +17,7 @@ use super::measure::{Figure, Sample, Series, Unit, cpu_seconds_of};
 use super::place::{Folder, program, wrong};
 use super::store::alternate;
 use bare::Bare;
+use chain::Chain;
 use flow::{Data, Fault, ledger};
 use sender::Sender;
 use std::net::UdpSocket;
@@ -85,16 +89,28 @@ const JOBS: [Job; 4] = [
     },
 ];
 
+/// The chain, with the load of the third row.
+const CHAIN: Job = Job {
+    what: "528 B to streams, merge, groups, reader: messages a CPU s",
+    load: Load { bytes: 528, together: 64, rate: Some(400e3) },
+    must: 0.7,
+    aim: 0.9,
+};
+
 /// Runs all rows; `tell` hears of each as it is done.
 pub(super) fn run(quick: bool, rounds: u32, tell: &mut dyn FnMut(&Figure)) -> Result<Vec<Figure>, Fault> {
     let ours = program("beamport")?;
     let ports = if quick { QUICK_PORTS } else { PORTS };
+    let times = if quick { (0, 0.3) } else { (2, 3.0) };
     let mut figures = Vec::new();
     for job in &JOBS {
-        let figure = job.row(&ours, ports, if quick { (0, 0.3) } else { (2, 3.0) }, rounds)?;
+        let figure = job.row(&ours, ports, times, rounds)?;
         tell(&figure);
         figures.push(figure);
     }
+    let figure = CHAIN.chain(&ours, ports, times, rounds)?;
+    tell(&figure);
+    figures.push(figure);
     Ok(figures)
 }
 
@@ -103,7 +119,7 @@ impl Job {
     fn row(&self, program: &Path, ports: usize, (laps, seconds): (u64, f64), rounds: u32) -> Result<Figure, Fault> {
         let (mut idle, mut lost, mut sent) = (Vec::new(), 0, 0);
         let ours = || {
-            let mut up = Up::start(program, &self.load, ports)?;
+            let mut up = Up::start(program, &self.load, ports, "")?;
             idle.push(up.idle(seconds)?);
             let (sample, truth) = self.round(&mut up, laps, seconds)?;
             lost += up.end(&truth)?;
@@ -136,6 +152,50 @@ impl Job {
             unit: if self.load.rate.is_some() { Unit::ThousandsPerCpu } else { Unit::Thousands },
             ours: Series { name: "beamport up", samples: ours },
             limits: vec![Series { name: "bare recvmmsg", samples: limit }],
+            must: thousandth(self.must),
+            aim: thousandth(self.aim),
+        })
+    }
+
+    /// The row of the chain: the limit of a round takes for a message what receiving, merging and grouping take.
+    fn chain(&self, program: &Path, ports: usize, (laps, seconds): (u64, f64), rounds: u32) -> Result<Figure, Fault> {
+        let (mut lost, mut parts) = ([0; 2], Vec::new());
+        let ours = || {
+            let mut chain = Chain::start(program, &self.load, ports)?;
+            let (sample, truth) = self.round(&mut chain, laps, seconds)?;
+            lost[0] += chain.end(&truth)?;
+            lost[1] += truth.iter().sum::<u64>();
+            Ok(sample)
+        };
+        let limit = || {
+            let mut up = Up::start(program, &self.load, ports, "")?;
+            let (received, truth) = self.round(&mut up, laps, seconds)?;
+            up.end(&truth)?;
+            let merged = chain::merge(&up.data, ports, self.load.bytes)?;
+            let grouped = chain::groups(&up.data, self.load.bytes)?;
+            let part = [received, merged, grouped].map(|part| part.cpu_seconds / part.messages as f64);
+            parts.push(part);
+            Ok(Sample { cpu_seconds: part.iter().sum::<f64>() * received.messages as f64, ..received })
+        };
+        let (ours, limit) = alternate(rounds, ours, limit)?;
+        let mean = |at: usize| parts.iter().map(|part| part[at]).sum::<f64>() / parts.len() as f64 * 1e6;
+        Ok(Figure {
+            name: format!("{ports} ports, {} / sum of its parts alone", self.what).into(),
+            conditions: format!(
+                "load, streams and rounds as in the row of this size; merge by time, groups of `window`, rows, and a \
+                 counted reader of them, which messages are counted by; CPU of `beamport up` with the slot; each \
+                 account is what was sent, and all of it is in the merged stream: {} of {} lost; alone: receiving \
+                 {:.2} us CPU a message with the same sender, merging {:.2} us and grouping {:.2} us of what the \
+                 streams then hold, in one thread of this program",
+                lost[0],
+                lost[1],
+                mean(0),
+                mean(1),
+                mean(2),
+            ),
+            unit: Unit::ThousandsPerCpu,
+            ours: Series { name: "beamport up, all of it", samples: ours },
+            limits: vec![Series { name: "sum of the parts alone", samples: limit }],
             must: thousandth(self.must),
             aim: thousandth(self.aim),
         })
@@ -192,7 +252,8 @@ fn name(board: usize) -> String {
 }
 
 impl Up {
-    fn start(program: &Path, load: &Load, ports: usize) -> Result<Self, Fault> {
+    /// `stages`: sections behind those of the boards.
+    fn start(program: &Path, load: &Load, ports: usize, stages: &str) -> Result<Self, Fault> {
         let (folder, ports) = (Folder::in_memory()?, free_ports(ports)?);
         let path = |name: &str| folder.path().join(name);
         let mut text = String::from("instrument = \"bench\"\ndata = \"data\"\n");
@@ -204,6 +265,7 @@ impl Up {
                 load.together > 1
             );
         }
+        text += stages;
         std::fs::write(path("bench.toml"), text).map_err(wrong("the instrument file cannot be written"))?;
         let log = std::fs::File::create(path("log")).map_err(wrong("the log cannot be written"))?;
         let mut command = Command::new(program);
