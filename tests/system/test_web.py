@@ -418,3 +418,106 @@ def test_page_goes_on_when_the_instrument_is_back(lab, nexus, tab):
     assert url_of(lab, process) == url
     page.get_by_role("alert").wait_for(state="hidden")
     changed(canvas, seen)
+
+
+WATCHED = """
+[web]
+listen = "127.0.0.1:0"
+
+[source.camera]
+kind = "sim"
+model = "camera"
+fps = 10
+shape = [64, 64]
+
+[source.monitor]
+kind = "sim"
+model = "amor-monitor"
+live = "4 MiB"
+
+[worker.picky]
+call = "picky.py:picky"
+inputs = ["monitor"]
+"""
+WORKER = """
+import beamport
+
+
+@beamport.worker
+def picky(message):
+    if message.sequence == 1:
+        raise ValueError("this one is refused")
+    return 1.5
+"""
+
+
+@pytest.fixture
+def watched(lab, nexus):
+    """An instrument whose worker refuses a message, that was killed once: its process and URL."""
+    pytest.importorskip("beamport", reason="pip install .")
+    (lab.folder / "picky.py").write_text(WORKER)
+    process, _ = lab.write(WATCHED).up_ready()
+    lab.run("begin", "first", "--data", lab.data)
+    url = url_of(lab, process)
+    status = lambda: json.loads(ask(url, "api/status"))  # noqa: E731
+    until(lambda: [w for w in status()["workers"] if w["aside"] > 0], "no message is aside")
+    lab.kill(process)
+    process, _ = lab.up_ready()
+    return process, url_of(lab, process)
+
+
+@pytest.mark.services
+def test_what_is_missing_is_explained(lab, watched, tab):
+    page = tab(watched[1])
+    account = page.locator("#account")
+    account.get_by_label("Account of").select_option("streams/picky")
+    account.get_by_text("this one is refused").first.wait_for()
+    account.locator("details summary").click()
+    account.get_by_text("Traceback").wait_for()
+    assert refusals(page) == []
+    first = page.locator("#runs").get_by_role("button", name="first")
+    first.click()
+    account.get_by_text("This run is not sealed yet").wait_for()
+    lab.run("end", "first", "--data", lab.data)
+    page.locator("#runs").get_by_text("sealed (asked)").wait_for()
+    first.click()
+    account.get_by_role("row", name="camera").first.wait_for()
+    account.get_by_text("no source ran").first.wait_for()
+
+
+@pytest.mark.services
+def test_commands_are_confirmed_and_recorded(watched, tab):
+    page = tab(watched[1])
+    control = page.locator("#control")
+    control.get_by_label("run", exact=True).fill("second")
+    control.get_by_label("title").fill("by hand")
+    control.get_by_role("button", name="Begin").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_text('"run": "second"').wait_for()
+    assert refusals(page) == []
+    dialog.get_by_role("button", name="Cancel").click()
+    assert [run["name"] for run in json.loads(ask(watched[1], "api/status"))["runs"]] == ["first"]
+    control.get_by_role("button", name="Begin").click()
+    dialog.get_by_role("button", name="Send").click()
+    control.get_by_text("done: run second is open").wait_for()
+    # A fault of the instrument is shown as it is.
+    control.get_by_role("button", name="Begin").click()
+    dialog.get_by_role("button", name="Send").click()
+    control.get_by_text(re.compile("▲ .*second")).wait_for()
+    control.get_by_label("open run").select_option("second")
+    control.get_by_role("button", name="End").click()
+    dialog.get_by_role("button", name="Send").click()
+    control.get_by_text("done: run second is settling").wait_for()
+    control.get_by_text("Commands so far").click()
+    control.get_by_role("row").filter(has_text="page, control token").first.wait_for()
+    control.get_by_text("Instrument file").click()
+    control.get_by_text('model = "amor-monitor"').wait_for()
+    assert refusals(page) == []
+
+
+@pytest.mark.services
+def test_who_may_only_look_has_no_commands(lab, watched, tab):
+    address, _ = watched[1].split("#token=")
+    page = tab(f"{address}#token={(lab.data / 'web.view.token').read_text().strip()}")
+    image_of(page, "camera")
+    assert not page.locator("#control").get_by_role("button", name="Begin").is_visible()

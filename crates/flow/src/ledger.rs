@@ -310,6 +310,15 @@ pub fn absences(data: &Data, stream: &str) -> Result<Vec<Gap>, Fault> {
     committed(data, stream).map(|committed| committed.absences)
 }
 
+/// All gaps of a stream that its book still has, by time: missing messages, absences, and what recoveries cut.
+pub fn gaps(data: &Data, stream: &str) -> Result<Vec<Gap>, Fault> {
+    let Committed { mut gaps, absences, .. } = committed(data, stream)?;
+    gaps.extend(absences);
+    gaps.extend(cuts(data, stream)?);
+    gaps.sort_by_key(|gap| gap.from);
+    Ok(gaps)
+}
+
 /// The messages of a stream that were marked and that a recovery has cut since, oldest first.
 pub fn cuts(data: &Data, stream: &str) -> Result<Vec<Gap>, Fault> {
     totals::cuts(data, stream)

@@ -45,7 +45,7 @@
  * @property {string | null} shadow
  */
 
-/** @typedef {{stream: string, origin: string, first: number, last: number, from: number, to: number, reason: string}} Gap */
+/** @typedef {{stream: string, origin: string, first: number, last: number, from: number, to: number, reason: string, count: number}} Gap */
 
 /**
  * @typedef {object} Run
@@ -90,6 +90,7 @@
  * @property {{book: string, first: number, last: number, why: string}[]} damaged
  * @property {string[]} troubles
  * @property {Record<string, {kind: string, status: string | null, trouble: string | null}>} running
+ * @property {{pid: number, role: string}} web
  */
 
 /**
@@ -191,9 +192,10 @@ export function keepToken(value) {
 /**
  * @param {string} path
  * @param {object} [body] posted as JSON
+ * @param {number} [patience] ms
  * @returns {Promise<ArrayBuffer>} the body of the answer
  */
-async function ask(path, body) {
+async function fetched(path, body, patience = SILENT) {
   /** @type {Record<string, string>} */
   const headers = {};
   if (token()) headers.Authorization = `Bearer ${token()}`;
@@ -206,7 +208,7 @@ async function ask(path, body) {
     headers,
     body: body ? JSON.stringify(body) : null,
     cache: 'no-store',
-    signal: AbortSignal.timeout(SILENT),
+    signal: AbortSignal.timeout(patience),
   }).catch(away);
   const answer = await response.arrayBuffer().catch(away);
   if (response.ok) return answer;
@@ -225,9 +227,19 @@ function text(bytes) {
   return new TextDecoder().decode(bytes);
 }
 
+/**
+ * @param {string} path
+ * @param {object} [body] posted as JSON
+ * @param {number} [patience] ms
+ * @returns {Promise<any>} the JSON of the answer
+ */
+export async function ask(path, body, patience) {
+  return JSON.parse(text(await fetched(path, body, patience)));
+}
+
 /** @returns {Promise<Status>} */
 export async function status() {
-  return JSON.parse(text(await ask('api/status')));
+  return ask('api/status');
 }
 
 /**
@@ -236,7 +248,7 @@ export async function status() {
  * @returns {Promise<{time: number, panels: Answer[]}>}
  */
 export async function look(at, panels) {
-  return parse(await ask('api/look', { at, panels }));
+  return parse(await fetched('api/look', { at, panels }));
 }
 
 /** @type {Record<string, new (buffer: ArrayBuffer, offset: number, length: number) => Numbers>} */

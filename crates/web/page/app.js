@@ -3,7 +3,9 @@
 // Each look is asked for when the one before is drawn, at most ten times a second: nothing piles up on either side. A
 // failure becomes a sentence, and the page asks again; it never stops by itself.
 
+import { Account } from './account.js';
 import { Away, keepToken, look, Refused, status, token } from './api.js';
+import { Control } from './control.js';
 import { byId, setText } from './dom.js';
 import { clock, time } from './format.js';
 import { Overview } from './overview.js';
@@ -64,7 +66,9 @@ class Page {
     this.isLocked = false;
     this.bell = new Bell();
     this.streams = new Streams((stream) => this.toggle(stream));
-    this.overview = new Overview();
+    this.account = new Account({ go: (at) => this.go(at) });
+    this.overview = new Overview((path) => this.account.choose(path));
+    this.control = new Control();
     this.bar = this.makeBar();
     this.grid = byId('panels').querySelector('.grid') ?? byId('panels');
     this.eye = new IntersectionObserver((entries) => this.see(entries), { rootMargin: '100px' });
@@ -280,6 +284,8 @@ class Page {
     this.names = names;
     this.streams.show(answer.streams, this.open());
     this.overview.show(answer);
+    this.account.take(answer);
+    this.control.take(answer);
     this.bar.showRuns(answer.runs);
     if (isOther) this.arrange();
   }

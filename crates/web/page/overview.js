@@ -9,7 +9,11 @@ import { count, duration, quantity, reasons, time } from './format.js';
 const sum = (counts) => Object.values(counts).reduce((a, b) => a + b, 0);
 
 export class Overview {
-  constructor() {
+  /** @param {(path: string) => void} account shows the account of `runs/NAME` */
+  constructor(account) {
+    this.account = account;
+    /** @type {Map<string, HTMLButtonElement>} */
+    this.buttons = new Map();
     this.workers = new Table('Workers', [
       ['worker', ''],
       ['code', ''],
@@ -122,7 +126,7 @@ export class Overview {
         return {
           key: run.name,
           cells: [
-            run.name,
+            this.button(run.name),
             run.reason ? `${run.state} (${run.reason})` : run.state,
             time(run.start),
             duration((run.stop ?? now) - run.start),
@@ -137,6 +141,17 @@ export class Overview {
         };
       }),
     );
+  }
+
+  /** The name of a run, which leads to its account. @param {string} run */
+  button(run) {
+    let button = this.buttons.get(run);
+    if (!button) {
+      const title = `the account of run ${run}`;
+      button = element('button', { type: 'button', title, click: () => this.account(`runs/${run}`) }, run);
+      this.buttons.set(run, button);
+    }
+    return button;
   }
 
   /** @param {Status} status */

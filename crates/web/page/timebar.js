@@ -190,7 +190,8 @@ export class TimeBar {
     setText(this.summary, `Gaps in this time: ${count(this.gaps.length)}`);
     const newest = this.gaps.slice(-LISTED).reverse();
     const texts = newest.map((gap) => {
-      const numbers = gap.first === gap.last ? `number ${gap.first}` : `numbers ${gap.first} to ${gap.last}`;
+      const unknown = gap.last < gap.first;
+      const numbers = unknown ? 'an unknown number' : gap.first === gap.last ? `number ${gap.first}` : `numbers ${gap.first} to ${gap.last}`;
       return `${time(gap.from)}: ${gap.stream}, ${numbers} ${gap.origin && `of ${gap.origin} `}(${gap.reason})`;
     });
     if (String(texts) === this.list.dataset.shown) return;

@@ -77,8 +77,8 @@ fn run(data: &Data, name: &str) -> Result<Value, Fault> {
 }
 
 fn stream(data: &Data, name: &str) -> Result<Value, Fault> {
-    let (entries, mut gaps) = ledger::entries(data, name)?;
-    gaps.extend(ledger::cuts(data, name)?);
+    let (entries, _) = ledger::entries(data, name)?;
+    let mut gaps = ledger::gaps(data, name)?;
     let more = shorten(&mut gaps);
     Ok(json!({"entries": entries, "stages": ledger::stage(data, name)?, "gaps": gaps, "more": more}))
 }

@@ -24,8 +24,10 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 static FILES: &[File] = &files! {
     "/" "index.html" HTML;
+    "/account.js" "account.js" SCRIPT;
     "/api.js" "api.js" SCRIPT;
     "/app.js" "app.js" SCRIPT;
+    "/control.js" "control.js" SCRIPT;
     "/curve.js" "curve.js" SCRIPT;
     "/dom.js" "dom.js" SCRIPT;
     "/events.js" "events.js" SCRIPT;
@@ -39,8 +41,8 @@ static FILES: &[File] = &files! {
     "/state.js" "state.js" SCRIPT;
     "/streams.js" "streams.js" SCRIPT;
     "/style.css" "style.css" CSS;
-    "/trend.js" "trend.js" SCRIPT;
     "/timebar.js" "timebar.js" SCRIPT;
+    "/trend.js" "trend.js" SCRIPT;
     "/uPlot.LICENSE" "uPlot.LICENSE" TEXT;
     "/uPlot.iife.min.js" "uPlot.iife.min.js" SCRIPT;
     "/uPlot.min.css" "uPlot.min.css" CSS;

@@ -112,8 +112,7 @@ impl Gaps {
         let pause = |known: &Known| GAPS_AGE.max(known.took * GAPS_PAUSE);
         if self.known.get(stream).is_none_or(|known| known.asked.elapsed() > pause(known)) {
             let begun = Instant::now();
-            let (_, mut gaps) = ledger::entries(data, stream)?;
-            gaps.extend(ledger::cuts(data, stream)?);
+            let gaps = ledger::gaps(data, stream)?;
             let took = begun.elapsed();
             self.known.insert(stream.to_owned(), Known { asked: Instant::now(), took, gaps });
         }

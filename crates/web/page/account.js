@@ -1,0 +1,248 @@
+// "Why is my data missing?": the account of a run or of a stream, its gaps, its files, and the messages set aside.
+
+import { ask } from './api.js';
+import { byId, element, setText, Table } from './dom.js';
+import { count, duration, quantity, reasons, time } from './format.js';
+
+/** @typedef {import('./api.js').Gap} Gap */
+/** @typedef {import('./api.js').Row} Row */
+/** @typedef {import('./api.js').Status} Status */
+
+/**
+ * @typedef {object} Entry
+ * @property {string} stream
+ * @property {string} origin
+ * @property {number} sent
+ * @property {number} appended
+ * @property {number} duplicate
+ * @property {Record<string, number>} skipped
+ * @property {Record<string, number>} lost
+ * @property {Record<string, number>} refused
+ * @property {boolean} closed
+ */
+
+/** @typedef {{sink: string, finished: boolean, product: any}} File */
+/** @typedef {{time: number, reason: string, text: string, stream: string, sequence: number, schema: string, bytes: number}} Aside */
+
+/** Words that need more than themselves. @type {Record<string, string>} */
+const MEANING = {
+  absent: 'no source ran; how much is missing is not known',
+  throttled: 'the sender was asked to pause',
+  kernel: 'the kernel dropped it: the buffer of the socket was full',
+  network: 'sent, and never received',
+  damaged: 'received with a wrong checksum',
+  full: 'there was no room in the stream',
+  corrupt: 'its bytes do not verify',
+  missing: 'its file is gone',
+  cut: 'cut by a recovery after a crash',
+  late: 'it came behind the seal of its run',
+  unexplained: 'a hole in the numbers that no gap explains',
+  overflow: 'the queue of the client overwrote it',
+};
+
+/** Of a run that goes on. */
+const OPEN = 'This run is not sealed yet: its account comes with the seal. Until then the accounts of the streams say what came in.';
+
+const sum = (/** @type {Record<string, number>} */ counts) => Object.values(counts).reduce((a, b) => a + b, 0);
+
+export class Account {
+  /** @param {{go: (at: number) => void}} page chooses the moment */
+  constructor(page) {
+    this.page = page;
+    this.list = element('select', { 'aria-label': 'Account of', change: () => this.ask() });
+    this.verdict = element('p', { role: 'status' });
+    this.entries = new Table('What came in', [
+      ['stream', ''],
+      ['origin', ''],
+      ['sent', 'number'],
+      ['in the stream', 'number'],
+      ['duplicate', 'number'],
+      ['skipped', ''],
+      ['lost', ''],
+      ['refused', ''],
+      ['account', ''],
+    ]);
+    this.rows = new Table('What stages did with it', [
+      ['stage', ''],
+      ['input', ''],
+      ['read', 'number'],
+      ['done', 'number'],
+      ['aside', ''],
+      ['skipped', ''],
+      ['lost', ''],
+      ['not yet', 'number'],
+      ['account', ''],
+    ]);
+    this.gaps = new Table('Gaps', [
+      ['stream', ''],
+      ['reason', ''],
+      ['messages', 'number'],
+      ['from', ''],
+      ['length', 'number'],
+      ['origin', ''],
+      ['moment', ''],
+    ]);
+    this.files = new Table('Files', [
+      ['sink', ''],
+      ['file', ''],
+      ['size', 'number'],
+      ['BLAKE3', ''],
+    ]);
+    this.aside = new Table('Messages aside', [
+      ['message', ''],
+      ['reason', ''],
+      ['time', ''],
+      ['schema', ''],
+      ['text', ''],
+    ]);
+    byId('account').append(
+      element('div', { class: 'tools' }, this.list, element('button', { type: 'button', click: () => this.ask() }, 'Refresh')),
+      this.verdict,
+      ...[this.entries, this.rows, this.gaps, this.files, this.aside].map((table) => table.element),
+    );
+    for (const table of [this.entries, this.rows, this.gaps, this.files, this.aside]) table.element.hidden = true;
+    /** The stages that may have messages aside. @type {string[]} */
+    this.stages = [];
+    this.options = '';
+  }
+
+  /** @param {Status} status */
+  take({ streams, runs, stages, workers, running }) {
+    const names = new Set([...streams.map((s) => s.name), ...stages.map((row) => row.stage), ...workers.map((w) => w.name)]);
+    this.stages = [...new Set([...names, ...Object.keys(running)])];
+    const options = ['', ...runs.map((run) => `runs/${run.name}`).reverse(), ...streams.map((s) => `streams/${s.name}`)];
+    if (String(options) === this.options) return;
+    this.options = String(options);
+    const { value } = this.list;
+    const text = (/** @type {string} */ path) => (path === '' ? 'choose a run or a stream…' : path.replace('s/', ' '));
+    this.list.replaceChildren(...options.map((path) => element('option', { value: path }, text(path))));
+    this.list.value = options.includes(value) ? value : '';
+  }
+
+  /** Shows the account of this path: `runs/NAME`, `streams/NAME`. @param {string} path */
+  choose(path) {
+    this.list.value = path;
+    this.ask();
+    byId('account').focus();
+    byId('account').scrollIntoView();
+  }
+
+  async ask() {
+    const path = this.list.value;
+    if (path === '') return;
+    try {
+      const answer = await ask(`api/${path}`);
+      const isRun = path.startsWith('runs/');
+      const account = isRun ? answer.account : answer;
+      /** @type {Row[]} */
+      const rows = isRun ? account.rows : answer.stages;
+      const stages = isRun ? [...new Set(rows.map((row) => row.stage))] : [path.slice('streams/'.length)];
+      /** @type {Aside[]} */
+      const aside = (await Promise.all(stages.map((stage) => ask(`api/aside/${encodeURIComponent(stage)}`)))).flat();
+      if (path !== this.list.value) return;
+      this.show(account.entries, rows, account.gaps, answer.more, answer.files ?? [], aside);
+      if (isRun && account.state !== 'sealed') this.say(OPEN, false);
+    } catch (error) {
+      this.say(error instanceof Error ? error.message : String(error), true);
+    }
+  }
+
+  /**
+   * @param {Entry[]} entries
+   * @param {Row[]} rows
+   * @param {Gap[]} gaps
+   * @param {number} more
+   * @param {File[]} files
+   * @param {Aside[]} aside
+   */
+  show(entries, rows, gaps, more, files, aside) {
+    const lost = [...entries, ...rows].reduce((all, row) => all + sum(row.lost), 0);
+    const open = [...entries, ...rows].filter((row) => !row.closed).length;
+    const words = [lost === 0 ? 'Nothing is lost.' : `▲ ${count(lost)} messages are lost.`];
+    words.push(open === 0 ? 'Every account closes.' : `▲ ${count(open)} accounts do not close: some messages cannot be explained.`);
+    if (more > 0) words.push(`${count(more)} older gaps are not listed.`);
+    this.say(words.join(' '), lost > 0 || open > 0);
+    this.fill(this.entries, entries, (row) => ({
+      key: `${row.stream} ${row.origin}`,
+      cells: [
+        row.stream,
+        row.origin || '-',
+        count(row.sent),
+        count(row.appended),
+        count(row.duplicate),
+        reasons(row.skipped),
+        reasons(row.lost),
+        reasons(row.refused),
+        row.closed ? 'closed' : 'not closed',
+      ],
+      bad: [false, false, false, false, false, false, sum(row.lost) > 0, false, !row.closed],
+    }));
+    this.fill(this.rows, rows, (row) => ({
+      key: `${row.stage} ${row.stream}`,
+      cells: [
+        row.stage,
+        row.stream,
+        count(row.read),
+        count(row.done),
+        reasons(row.aside),
+        reasons(row.skipped),
+        reasons(row.lost),
+        count(row.held),
+        row.closed ? 'closed' : 'not closed',
+      ],
+      bad: [false, false, false, false, sum(row.aside) > 0, false, sum(row.lost) > 0, false, !row.closed],
+    }));
+    this.fill(this.gaps, [...gaps].reverse(), (gap) => ({
+      key: `${gap.stream} ${gap.origin} ${gap.reason} ${gap.first} ${gap.from}`,
+      cells: [
+        gap.stream,
+        MEANING[word(gap.reason)] ? `${gap.reason}: ${MEANING[word(gap.reason)]}` : gap.reason,
+        gap.last < gap.first ? 'unknown' : count(gap.count || gap.last - gap.first + 1),
+        time(gap.from),
+        duration(gap.to - gap.from),
+        gap.origin || '-',
+        element('button', { type: 'button', click: () => this.page.go(gap.from) }, 'Show'),
+      ],
+    }));
+    const made = files.flatMap(({ sink, finished, product }) => {
+      const list = product?.files ?? (product?.file ? [product] : []);
+      return list.map((/** @type {any} */ file) => ({ sink, finished, file }));
+    });
+    this.fill(this.files, made, ({ sink, finished, file }) => ({
+      key: `${sink} ${file.file}`,
+      cells: [sink, `${file.file}${finished ? '' : ' (not finished)'}`, quantity(file.size, 'B'), file.blake3 ?? '-'],
+    }));
+    this.fill(this.aside, aside, (row) => ({
+      key: `${row.stream} ${row.sequence} ${row.time} ${row.reason}`,
+      cells: [
+        `${row.stream} ${count(row.sequence)}`,
+        row.reason,
+        time(row.time),
+        row.schema || '-',
+        element('details', {}, element('summary', {}, row.text.trim().split('\n').pop() || '-'), element('pre', {}, row.text)),
+      ],
+    }));
+  }
+
+  /** @param {string} text @param {boolean} isBad */
+  say(text, isBad) {
+    setText(this.verdict, text);
+    this.verdict.classList.toggle('bad', isBad);
+  }
+
+  /**
+   * @template T
+   * @param {Table} table
+   * @param {T[]} rows
+   * @param {(row: T) => {key: string, cells: (string | Node)[], bad?: boolean[]}} row
+   */
+  fill(table, rows, row) {
+    table.element.hidden = rows.length === 0;
+    table.show(rows.map(row));
+  }
+}
+
+/** The word of a reason, without its prefix. @param {string} reason */
+function word(reason) {
+  return reason.replace(/^(lost|skipped|refused)\./, '');
+}
