@@ -22,7 +22,7 @@ import sums
 from stream_files import Stream, streams
 
 ROOT = Path(__file__).resolve().parents[2]
-HANG_S = 30.0
+HANG_S = 120.0
 SOAK = os.environ.get("BEAMPORT_SOAK") == "1"
 
 

@@ -257,7 +257,7 @@ def test_every_view_can_be_chosen(served, tab):
     assert refusals(page) == []
 
     detector.get_by_label("view").select_option("trend")
-    detector.locator(".sentence").wait_for()
+    detector.get_by_text("No values in this time.").wait_for()
     detector.get_by_label("view").select_option("events")
     image_of(page, "detector")
 
@@ -521,3 +521,32 @@ def test_who_may_only_look_has_no_commands(lab, watched, tab):
     page = tab(f"{address}#token={(lab.data / 'web.view.token').read_text().strip()}")
     image_of(page, "camera")
     assert not page.locator("#control").get_by_role("button", name="Begin").is_visible()
+
+
+@pytest.mark.services
+def test_alarm_is_shown_and_found(served, tab):
+    page = tab(served[1])
+    image_of(page, "camera")
+    trend = page.get_by_role("article", name="devices")
+    trend.scroll_into_view_if_needed()
+    # The temperature of the simulated devices gets too high after 4 s.
+    row = trend.get_by_role("row").filter(has_text="AMOR:SE:TEMP01")
+    row.filter(has_text="MAJOR").or_(row.filter(has_text="MINOR")).wait_for()
+    page.get_by_role("button", name="Next alarm").click()
+    page.wait_for_function("() => location.hash.includes('at=')")
+    assert refusals(page) == []
+
+
+@pytest.mark.services
+def test_groups_show_their_multiplicity(lab, nexus, tab):
+    detectors = "".join(
+        f'[source.d{at}]\nkind = "sim"\nmodel = "detector"\ndetector = {at}\nlive = "4 MiB"\n' for at in (1, 2)
+    )
+    merge = '[merge.all]\nkind = "time"\ninputs = ["d1", "d2"]\nwait = "100 ms"\n'
+    groups = '[worker.pairs]\ncall = "groups"\ninputs = ["all"]\n[worker.pairs.parameters]\ngap = "1 ms"\n'
+    process, _ = lab.write(f'[web]\nlisten = "127.0.0.1:0"\n{detectors}{merge}{groups}').up_ready()
+    page = tab(url_of(lab, process) + "&panel=pairs")
+    panel = page.get_by_role("article", name="pairs")
+    panel.get_by_text(re.compile(r"^[1-9][\d,]* groups")).wait_for()
+    panel.get_by_text("█").first.wait_for()
+    assert refusals(page) == []

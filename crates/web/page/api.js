@@ -111,7 +111,8 @@
 
 /** @typedef {Int8Array | Uint8Array | Int16Array | Uint16Array | Int32Array | Uint32Array | Float32Array | Float64Array} Numbers */
 /** @typedef {{shape: number[], values: Numbers}} Values */
-/** @typedef {{origin: string, count: number, last: number | string | null, last_time: number | null, unit: string | null}} Series */
+/** @typedef {{origin: string, count: number, last: number | string | null, last_time: number | null, unit: string | null, alarms?: Alarm[], lost?: Alarm[]}} Series */
+/** @typedef {{from: number, to: number | null, severity?: string, message?: string, status?: string}} Alarm */
 
 /**
  * An answer; keys that its view does not have are undefined.
@@ -138,6 +139,9 @@
  * @property {number} to
  * @property {Series[]} series
  * @property {Gap[]} gaps
+ * @property {number} groups of bpgr, as the next two
+ * @property {number} incomplete
+ * @property {{member: string, count: number}[]} [missing]
  * @property {number} more
  * @property {any} fields
  * @property {number} bytes
@@ -285,7 +289,13 @@ export function parse(buffer) {
     for (const one of [panel, ...(panel.gaps ?? [])]) {
       for (const key of TIMES) if (typeof one[key] === 'bigint') one[key] = Number(one[key]);
     }
-    for (const series of panel.series ?? []) series.last_time = series.last_time == null ? null : Number(series.last_time);
+    for (const series of panel.series ?? []) {
+      series.last_time = series.last_time == null ? null : Number(series.last_time);
+      for (const one of [...(series.alarms ?? []), ...(series.lost ?? [])]) {
+        one.from = Number(one.from);
+        one.to = one.to == null ? null : Number(one.to);
+      }
+    }
     for (const [name, { dtype, shape, offset }] of Object.entries(panel.arrays ?? {})) {
       const size = shape.reduce((/** @type {number} */ a, /** @type {number} */ b) => a * b, 1);
       /** @type {Numbers} */

@@ -81,7 +81,8 @@ class Page {
       this.keep();
       this.bell.ring();
     };
-    return new TimeBar(byId('time'), this.state, (at) => this.go(at), changed);
+    const alarms = () => [...this.panels.values()].flatMap((panel) => panel.alarms());
+    return new TimeBar(byId('time'), this.state, (at) => this.go(at), changed, alarms);
   }
 
   listen() {

@@ -5,6 +5,7 @@ import { CurveView, SpectrumView } from './curve.js';
 import { choice, element, setText } from './dom.js';
 import { EventsView } from './events.js';
 import { duration, time } from './format.js';
+import { GroupsView } from './groups.js';
 import { ImageView } from './image.js';
 import { MessageView } from './message.js';
 import { VIEWS, writePanel } from './state.js';
@@ -14,10 +15,18 @@ import { TrendView } from './trend.js';
 /** @typedef {import('./api.js').Asked} Asked */
 /** @typedef {import('./state.js').Settings} Settings */
 
-/** @typedef {ImageView | CurveView | TrendView | MessageView} View */
+/** @typedef {ImageView | CurveView | TrendView | GroupsView | MessageView} View */
 
 /** @type {Record<string, new (settings: Settings, changed: () => void) => View>} */
-const CLASSES = { image: ImageView, events: EventsView, curve: CurveView, spectrum: SpectrumView, trend: TrendView, message: MessageView };
+const CLASSES = {
+  image: ImageView,
+  events: EventsView,
+  curve: CurveView,
+  spectrum: SpectrumView,
+  trend: TrendView,
+  groups: GroupsView,
+  message: MessageView,
+};
 
 let made = 0;
 
@@ -114,6 +123,11 @@ export class Panel {
     this.known = answer.identity;
     this.knownFor = settings;
     setText(this.meta, describe(answer, this.settings.stream));
+  }
+
+  /** When alarms of what is shown began, ns. @returns {number[]} */
+  alarms() {
+    return this.view instanceof TrendView ? this.view.alarms() : [];
   }
 
   /** It is time to ask again. */

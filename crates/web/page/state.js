@@ -4,7 +4,7 @@
 const SPAN = 600;
 
 /** What a panel may be, beside `auto`. */
-export const VIEWS = ['image', 'events', 'curve', 'spectrum', 'trend', 'message'];
+export const VIEWS = ['image', 'events', 'curve', 'spectrum', 'trend', 'groups', 'message'];
 
 /**
  * What one panel shows.

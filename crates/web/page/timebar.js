@@ -33,11 +33,13 @@ export class TimeBar {
    * @param {State} state
    * @param {(at: number | null) => void} go shows a moment, ns; null: now
    * @param {() => void} changed another time is shown
+   * @param {() => number[]} alarms when alarms of the panels began, ns
    */
-  constructor(place, state, go, changed) {
+  constructor(place, state, go, changed, alarms) {
     this.state = state;
     this.go = go;
     this.changed = changed;
+    this.alarms = alarms;
     /** End of the bar, ns; null: now. @type {number | null} */
     this.end = null;
     /** What the newest answers show, ns. */
@@ -112,6 +114,7 @@ export class TimeBar {
         this.play,
         this.before,
         this.after,
+        button('Next alarm', () => this.goToAlarm()),
         this.runChoice,
       ),
       element('p', { class: 'muted' }, 'Bars: messages. Full height with a cross: missing. Triangle: moved aside.'),
@@ -275,6 +278,14 @@ export class TimeBar {
     const at = this.state.at ?? this.to;
     const gap = step > 0 ? this.gaps.find((one) => one.from > at) : this.gaps.filter((one) => one.from < at).pop();
     if (gap) this.choose(gap.from);
+  }
+
+  /** The next alarm that the trends of the page show; after the last one the first. */
+  goToAlarm() {
+    const at = this.state.at ?? 0;
+    const all = this.alarms().sort((a, b) => a - b);
+    const next = all.find((from) => from > at) ?? all[0];
+    if (next !== undefined) this.choose(next);
   }
 
   /** @param {string} name */

@@ -52,10 +52,12 @@ export class TrendView {
         ['origin', ''],
         ['last value', 'number'],
         ['at (UTC)', ''],
+        ['alarms', ''],
       ],
       17,
     );
     this.more = element('p', { class: 'muted', hidden: true });
+    this.none = element('p', { hidden: true }, 'No values in this time.');
     this.element = element(
       'div',
       {},
@@ -66,6 +68,7 @@ export class TrendView {
         { class: 'tools' },
         windowChoice('last', WINDOWS, settings, 60, changed),
       ),
+      this.none,
       this.table.element,
       this.more,
     );
@@ -192,9 +195,12 @@ export class TrendView {
           button,
           there ? `${number(series.last)} ${series.unit ?? ''}`.trim() : '-',
           there && series.last_time != null ? time(series.last_time).slice(11, 21) : '-',
+          there ? alarms(series) : '-',
         ],
+        bad: [false, false, false, there && isAlarmed(series)],
       };
     });
+    this.none.hidden = answer.series.length > 0;
     this.table.element.hidden = rows.length === 0;
     this.table.show(rows);
     this.more.hidden = !answer.more;
@@ -218,6 +224,12 @@ export class TrendView {
     const at = this.plot.cursor.left ?? -1;
     const left = Math.min(right - 1, Math.max(0, at < 0 ? right - 1 : at + step * 4));
     this.plot.setCursor({ left, top: height / devicePixelRatio / 2 });
+  }
+
+  /** When alarms began, ns. @returns {number[]} */
+  alarms() {
+    const series = this.answer?.series ?? [];
+    return series.flatMap((one) => [...(one.alarms ?? []), ...(one.lost ?? [])].map((alarm) => alarm.from));
   }
 
   /** Before the next pixel nothing new is to be seen. */
@@ -248,4 +260,23 @@ function margin(low, high) {
   if (low == null || high == null) return [0, 1];
   const room = high > low ? (high - low) * 0.08 : Math.abs(low) * 0.01 || 1;
   return [low - room, high + room];
+}
+
+/** Alarms of a series that last. @param {import('./api.js').Series} series */
+function isAlarmed(series) {
+  return [...(series.alarms ?? []), ...(series.lost ?? [])].some((alarm) => alarm.to === null);
+}
+
+/**
+ * The newest alarm of a series, and how many there are.
+ * @param {import('./api.js').Series} series
+ * @returns {string}
+ */
+function alarms(series) {
+  const all = [...(series.alarms ?? []), ...(series.lost ?? [])].sort((a, b) => a.from - b.from);
+  const newest = all[all.length - 1];
+  if (!newest) return '-';
+  const words = [newest.severity ?? newest.status ?? '', newest.message ?? ''].filter(Boolean).join(', ');
+  const until = newest.to === null ? 'since' : 'at';
+  return `${words} ${until} ${time(newest.from).slice(11, 21)}${all.length > 1 ? `, ${count(all.length)} in all` : ''}`;
 }

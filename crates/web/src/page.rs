@@ -32,6 +32,7 @@ static FILES: &[File] = &files! {
     "/dom.js" "dom.js" SCRIPT;
     "/events.js" "events.js" SCRIPT;
     "/format.js" "format.js" SCRIPT;
+    "/groups.js" "groups.js" SCRIPT;
     "/icon.svg" "icon.svg" IMAGE;
     "/image.js" "image.js" SCRIPT;
     "/message.js" "message.js" SCRIPT;
