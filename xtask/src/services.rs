@@ -10,7 +10,7 @@ use crate::step::Step;
 use crate::{Done, tree};
 
 /// Programs that tests of `check` and `soak` start, and the Debian package of each. `maven` brings a Java.
-const PROGRAMS: [(&str, &str); 10] = [
+const PROGRAMS: [(&str, &str); 11] = [
     ("chromium", "chromium"),
     ("ip", "iproute2"),
     ("iptables", "iptables"),
@@ -20,6 +20,7 @@ const PROGRAMS: [(&str, &str); 10] = [
     ("mount", "mount"),
     ("node", "nodejs"),
     ("npm", "npm"),
+    ("prometheus", "prometheus"),
     ("unshare", "util-linux"),
 ];
 
