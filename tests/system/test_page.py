@@ -206,3 +206,72 @@ def page_request(page: Page, bytes_: bytes):
                 pass
         except OSError:
             pass
+
+
+def test_clients_that_do_not_read_cost_bounded_memory(lab, times):
+    camera = INSTRUMENT.replace("shape = [256, 256]", 'shape = [2048, 2048]\ndtype = "uint16"\nlive = "256 MiB"')
+    process, _ = lab.write(camera.replace("fps = 20", "fps = 2")).up_ready()
+    page = Page(lab, process)
+    until(lambda: page.get("api/status")[1]["streams"][0]["count"] > 0, "no frame")
+    begin, pid = resident(page.pid), page.pid
+    body = json.dumps({"panels": [{"stream": "camera", "width": 2048, "height": 2048}]}).encode()
+    head = f"POST /api/look HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {page.token}\r\n"
+    request = head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    stuck = []
+    try:
+        for _ in range(times(100, 400)):
+            client = socket.create_connection(("127.0.0.1", page.port))
+            # The answer does not fit into the buffers of the kernel.
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.sendall(request)
+            stuck.append(client)
+        # Once their requests are answered, others are, though nobody takes those answers.
+        small = {"panels": [{"stream": "camera", "width": 8}]}
+        until(lambda: page.get("api/look", small)[0] == 200, "not answered")
+        assert page.get("api/control")[0] == 200
+    finally:
+        grown = resident(pid) - begin
+        for client in stuck:
+            client.close()
+    assert page.pid == pid
+    print(f"injected {len(stuck)} clients that do not read 8 MiB each: memory grew by {grown >> 20} MiB")
+    assert 64 << 20 < grown < 640 << 20
+
+
+def test_what_is_gone_or_damaged_is_a_fault_of_its_panel(lab):
+    keep = INSTRUMENT.replace(
+        "[source.devices]", 'retain = "1 MiB"\nlevel = "memory"\nlive = "1 MiB"\n[source.devices]'
+    )
+    process, _ = lab.write(keep).up_ready()
+    page = Page(lab, process)
+
+    def fault(**panel) -> dict:
+        status, answer = page.get("api/look", {"panels": [{"stream": "devices", "view": "message"}, panel]})
+        assert status == 200
+        devices, other = json.loads(answer[8 : 8 + int.from_bytes(answer[4:8], "little")])["panels"]
+        # The other panel is not affected.
+        assert "fault" not in devices
+        return other.get("fault", {})
+
+    until(lambda: "retention" in fault(stream="camera", sequence=0).get("cause", ""), "nothing is deleted")
+    assert fault(stream="nothing")["what"]
+    assert fault(stream="../x")["what"]
+    assert fault(stream="runs")["what"]
+    assert fault(stream="camera", sequence=1 << 60)["cause"].startswith("the newest is")
+    # The instrument is killed; one payload is damaged, then the stream is removed under the page.
+    lab.kill(process)
+    stream = lab.data / "devices"
+    served = lab.popen("web", "--data", lab.data, "--listen", "127.0.0.1:0")
+    page = Page(lab, served)
+    assert page.get("api/look", {"panels": [{"stream": "devices", "sequence": 0, "view": "message"}]})[0] == 200
+    live = lab.data / "devices.away"
+    stream.rename(live)
+
+    def gone() -> bool:
+        _, answer = page.get("api/look", {"panels": [{"stream": "devices", "view": "message"}]})
+        return b'"fault"' in answer
+
+    until(gone, "the folder is away, and the stream is still shown")
+    assert page.get("api/status")[0] == 200
+    live.rename(stream)
+    until(lambda: not gone(), "the folder is back")
