@@ -43,6 +43,7 @@
  * @property {number} lost
  * @property {string} call
  * @property {string | null} shadow
+ * @property {Record<string, Record<string, any>>} statistics
  */
 
 /** @typedef {{stream: string, origin: string, first: number, last: number, from: number, to: number, reason: string, count: number}} Gap */

@@ -288,6 +288,7 @@ class Page {
     this.account.take(answer);
     this.control.take(answer);
     this.bar.showRuns(answer.runs);
+    this.bar.showLate(answer.streams);
     if (isOther) this.arrange();
   }
 

@@ -1,7 +1,7 @@
 // Workers, runs, accounts of stages, faults: the tables below the panels.
 
 import { byId, element, setText, Table } from './dom.js';
-import { count, duration, quantity, reasons, time } from './format.js';
+import { count, duration, number, quantity, reasons, time } from './format.js';
 
 /** @typedef {import('./api.js').Status} Status */
 
@@ -25,6 +25,10 @@ export class Overview {
       ['filtered', 'number'],
       ['lost', 'number'],
       ['restarts', 'number'],
+    ]);
+    this.slots = new Table('What the code of each slot says', [
+      ['slot', ''],
+      ['statistics', ''],
     ]);
     this.runs = new Table(
       'Runs, newest first',
@@ -60,7 +64,7 @@ export class Overview {
       ['status', ''],
       ['fault', ''],
     ]);
-    byId('workers').append(this.workers.element);
+    byId('workers').append(this.workers.element, this.slots.element);
     byId('runs').append(this.runs.element);
     byId('accounts').append(this.accounts.element, this.missing);
     byId('running').append(this.running.element);
@@ -113,6 +117,14 @@ export class Overview {
         };
       }),
     );
+    const slots = workers.flatMap((worker) =>
+      Object.entries(worker.statistics).map(([slot, values]) => ({
+        key: `${worker.name} ${slot}`,
+        cells: [`${worker.name} ${slot}`, Object.entries(values).map(([name, value]) => `${name} ${number(value)}`).join(', ')],
+      })),
+    );
+    this.slots.element.hidden = slots.length === 0;
+    this.slots.show(slots);
   }
 
   /** @param {Status} status */

@@ -49,7 +49,7 @@ export class TimeBar {
     this.gaps = [];
     /** @type {Run[]} */
     this.runs = [];
-    /** @type {Map<string, {row: HTMLElement, canvas: HTMLCanvasElement}>} */
+    /** @type {Map<string, {row: HTMLElement, label: HTMLElement, canvas: HTMLCanvasElement}>} */
     this.lanes = new Map();
     this.isDragged = false;
     this.speed = 0;
@@ -150,7 +150,8 @@ export class TimeBar {
       let lane = this.lanes.get(name);
       if (!lane) {
         const canvas = element('canvas', { height: HEIGHT, 'aria-hidden': 'true' });
-        lane = { row: element('div', { class: 'lane' }, element('span', {}, name), canvas), canvas };
+        const label = element('span', {}, name);
+        lane = { row: element('div', { class: 'lane' }, label, canvas), label, canvas };
         this.lanes.set(name, lane);
       }
       if (this.rows.children[i] !== lane.row) this.rows.insertBefore(lane.row, this.rows.children[i] ?? null);
@@ -164,6 +165,17 @@ export class TimeBar {
     this.mark();
     this.showRuns(this.runs);
     this.showGaps();
+  }
+
+  /**
+   * Shows how many messages of a stream came behind the seal of their run.
+   * @param {{name: string, late: number}[]} streams
+   */
+  showLate(streams) {
+    for (const { name, late } of streams) {
+      const label = this.lanes.get(name)?.label;
+      if (label) setText(label, late > 0 ? `${name}, ▲ ${count(late)} late` : name);
+    }
   }
 
   /** @param {Run[]} runs oldest first */

@@ -80,3 +80,5 @@ pub(crate) const GAPS_PAUSE: u32 = 20;
 pub(crate) const ASIDE_MAX: u64 = 100;
 /// Commands that are listed: the newest.
 pub(crate) const COMMANDS_MAX: u64 = 200;
+/// Bytes of a template, or of the resolved instrument file, in which shapes of detectors are looked for.
+pub(crate) const TEMPLATE_BYTES_MAX: u64 = 16 << 20;

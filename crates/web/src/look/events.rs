@@ -3,6 +3,7 @@
 //! Both show the messages of a window that ends with the newest one.
 
 use super::Panel;
+use super::detectors::{Detector, Detectors};
 use super::image::{self, Pixels};
 use super::stream::{Found, Stream};
 use super::view::View;
@@ -11,12 +12,14 @@ use crate::limits::{DETECTOR_PIXELS_MAX, EVENTS_BYTES_MAX, EVENTS_TIME, SHAPES_M
 use flow::Fault;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
+use std::path::Path;
 use wire::{DType, Message};
 
 /// Pixels that were seen of streams, by identity and origin: a guessed shape does not change with each look.
 #[derive(Default)]
 pub(super) struct Shapes {
     seen: BTreeMap<([u8; 16], Option<String>), (i32, i32)>,
+    detectors: Detectors,
 }
 
 /// Where the pixels of a detector lie: `first` + row * columns + column.
@@ -65,7 +68,7 @@ impl Shapes {
     /// Adds the image of a detector.
     pub(super) fn show(
         &mut self,
-        stream: &mut Stream,
+        (folder, stream): (&Path, &mut Stream),
         panel: &Panel,
         found: &Found,
         size: (usize, usize),
@@ -81,7 +84,15 @@ impl Shapes {
                 let cause = format!("it has more than {DETECTOR_PIXELS_MAX} pixels");
                 return Err(Fault::new("the `shape` of the panel is too large", cause));
             }
-            None => Shape::guess(self.seen(stream, panel, &ids))?,
+            None => {
+                let origin = stream.origin(found.entry.origin);
+                let known = self.detectors.find(folder, &panel.stream, &origin);
+                let fits = |rows: usize, columns: usize| rows.saturating_mul(columns) as i64 <= DETECTOR_PIXELS_MAX;
+                match known.filter(|known| fits(known.rows, known.columns)) {
+                    Some(&Detector { rows, columns, first, .. }) => Shape { rows, columns, first, is_guessed: false },
+                    None => Shape::guess(self.seen(stream, panel, &ids))?,
+                }
+            }
         };
         let (counts, outside) = shape.count(&ids);
         object.insert("outside".into(), outside.into());

@@ -6,6 +6,7 @@
 //! Failure behaviour: a panel that cannot be shown has a fault in the answer, and the others are shown.
 
 mod cache;
+mod detectors;
 mod events;
 mod groups;
 mod image;
@@ -174,7 +175,7 @@ impl Looker {
             object.extend(facts);
         }
         match view {
-            View::Events => self.shapes.show(stream, panel, &found, size, object, answer),
+            View::Events => self.shapes.show((&self.data.folder, stream), panel, &found, size, object, answer),
             View::Spectrum => events::spectrum(stream, panel, &found, size.0, object, answer),
             View::Groups => groups::show(&self.data, stream, panel, &found, object, answer),
             View::Curve => {
