@@ -24,6 +24,7 @@ mod sweep;
 mod udp;
 mod view;
 mod waiting;
+mod web;
 mod wire;
 
 use clap::Parser as _;
@@ -118,6 +119,10 @@ fn figures(asked: &Asked, err: &mut dyn Write) -> Result<(Machine, Vec<Figure>),
     // Some GiB of shared memory: by name alone.
     if asked.names.iter().any(|name| name == "udp") {
         figures.extend(udp::run(asked.quick, rounds, &mut tell)?);
+    }
+    // Starts Python, and fills a GiB of shared memory: by name alone.
+    if asked.names.iter().any(|name| name == "web") {
+        figures.extend(web::run(asked.quick, rounds, &mut tell)?);
     }
     // Many files of one after the other: by name alone too.
     if asked.names.iter().any(|name| name == "sweep") {

@@ -57,7 +57,8 @@ fn text(path: &Path) -> Option<String> {
 fn of_settings(settings: &str) -> Vec<Detector> {
     let Ok(settings) = settings.parse::<DocumentMut>() else { return Vec::new() };
     let sinks = settings.get("sink").and_then(|sinks| sinks.as_table_like());
-    let templates = sinks.into_iter().flat_map(|sinks| sinks.iter()).filter_map(|(_, sink)| sink.get("template")?.as_str());
+    let templates =
+        sinks.into_iter().flat_map(|sinks| sinks.iter()).filter_map(|(_, sink)| sink.get("template")?.as_str());
     let trees = templates.filter_map(|path| serde_json::from_str(&text(Path::new(path))?).ok());
     trees.flat_map(|tree: Value| of_group(&tree).1).collect()
 }
