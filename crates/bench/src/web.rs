@@ -1,5 +1,5 @@
-//! `beamport-bench web`: what the page costs. Frames through one Python slot with four clients that ask as the page does,
-//! beside the same without a page; and a look of eight panels beside a bare pass over the bytes that it shows.
+//! `beamport-bench web`: what the page costs. Frames through one Python slot with four clients that ask as the page
+//! does, beside the same without a page; and a look of eight panels beside a bare pass over the bytes that it shows.
 
 use super::frames::stop;
 use super::measure::{Figure, Sample, Series, Unit, cpu_seconds_of};
@@ -39,8 +39,8 @@ pub(super) fn run(quick: bool, rounds: u32, tell: &mut dyn FnMut(&Figure)) -> Re
     let mut figures = vec![Figure {
         name: "512 x 512, 1 Python slot, with a page and its clients / without".into(),
         conditions: format!(
-            "frames/s over {seconds} s; {CLIENTS} clients on one machine with the instrument, each a look of two panels \
-             at 10 Hz, status and time bar at 1 Hz, and a scrape of /metrics at 1 Hz; {asked:.1} looks/s were answered"
+            "frames/s over {seconds} s; {CLIENTS} clients beside the instrument, each a look of two panels at 10 Hz, \
+              status and time bar at 1 Hz, and a scrape of /metrics at 1 Hz; {asked:.1} looks/s were answered"
         ),
         unit: Unit::Thousands,
         ours: Series { name: "beamport up with [web]", samples: ours },
@@ -61,7 +61,8 @@ fn frames(seconds: f64, looks: Option<&AtomicU64>) -> Result<Sample, Fault> {
     let code = "import beamport\n\n\n@beamport.worker\ndef touch(frame):\n    frame.array.max()\n    return frame\n";
     std::fs::write(path("touch.py"), code).map_err(wrong("the code cannot be written"))?;
     let text = format!(
-        "instrument = \"bench\"\ndata = \"data\"\n\n[source.camera]\nkind = \"sim\"\nmodel = \"camera\"\nfps = 1000000\n\
+        "instrument = \"bench\"\ndata = \"data\"\n\n\
+         [source.camera]\nkind = \"sim\"\nmodel = \"camera\"\nfps = 1000000\n\
          level = \"memory\"\nlive = \"256 MiB\"\n\n[worker.out]\ncall = \"touch.py:touch\"\ninputs = [\"camera\"]\n\
          level = \"memory\"\npython = {:?}\n{}",
         python_with("beamport", "pip install .")?,
@@ -260,8 +261,8 @@ fn panels(values: u64, rounds: u32) -> Result<Vec<Figure>, Fault> {
     }
     let conditions = |which: &str| {
         format!(
-            "{which} of a page: two images of {SIDE} x {SIDE} uint16 to about 512 x 512, {TRENDS} trends of {values} f144 \
-             to 600 parts, by HTTP, {} MB in all; the pass adds up all payloads as 64-bit words, in one thread",
+            "{which} of a page: two images of {SIDE} x {SIDE} uint16 to about 512 x 512, {TRENDS} trends of {values} \
+             f144 to 600 parts, by HTTP, {} MB in all; the pass adds up all payloads as 64-bit words, in one thread",
             bytes / 1_000_000
         )
     };

@@ -1,5 +1,5 @@
-//! The shapes of detectors, as the templates of the instrument's NeXus files have them: a group with events (`ev44`) in it
-//! and a dataset `detector_number` whose numbers rise by one.
+//! The shapes of detectors, as the templates of the instrument's NeXus files have them: a group with events (`ev44`) in
+//! it and a dataset `detector_number` whose numbers rise by one.
 //!
 //! Failure behaviour: a template that is not there, too large or unusual gives no shapes; the page then guesses.
 
