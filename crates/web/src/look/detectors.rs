@@ -63,8 +63,11 @@ fn of_settings(settings: &str) -> Vec<Detector> {
     trees.flat_map(|tree: Value| of_group(&tree).1).collect()
 }
 
-/// The sources of events in a group that have no shape yet, and the detectors.
-fn of_group(group: &Value) -> (Vec<(Option<String>, Option<String>)>, Vec<Detector>) {
+/// Stream and source of events.
+type Events = (Option<String>, Option<String>);
+
+/// The events in a group that have no shape yet, and the detectors.
+fn of_group(group: &Value) -> (Vec<Events>, Vec<Detector>) {
     let (mut sources, mut all, mut shape) = (Vec::new(), Vec::new(), None);
     for child in group["children"].as_array().into_iter().flatten() {
         let config = &child["config"];
