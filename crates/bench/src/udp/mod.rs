@@ -159,12 +159,13 @@ impl Job {
 
     /// The row of the chain: the limit of a round takes for a message what receiving, merging and grouping take.
     fn chain(&self, program: &Path, ports: usize, (laps, seconds): (u64, f64), rounds: u32) -> Result<Figure, Fault> {
-        let (mut lost, mut parts) = ([0; 2], Vec::new());
+        let (mut lost, mut late, mut sent, mut parts) = (0, 0, 0, Vec::new());
         let ours = || {
             let mut chain = Chain::start(program, &self.load, ports)?;
             let (sample, truth) = self.round(&mut chain, laps, seconds)?;
-            lost[0] += chain.end(&truth)?;
-            lost[1] += truth.iter().sum::<u64>();
+            let end = chain.end(&truth)?;
+            (lost, late) = (lost + end[0], late + end[1]);
+            sent += truth.iter().sum::<u64>();
             Ok(sample)
         };
         let limit = || {
@@ -184,11 +185,9 @@ impl Job {
             conditions: format!(
                 "load, streams and rounds as in the row of this size; merge by time, groups of `window`, rows, and a \
                  counted reader of them, which messages are counted by; CPU of `beamport up` with the slot; each \
-                 account is what was sent, and all of it is in the merged stream: {} of {} lost; alone: receiving \
+                 account is what was sent: {lost} of {sent} lost, {late} too late for the merge; alone: receiving \
                  {:.2} us CPU a message with the same sender, merging {:.2} us and grouping {:.2} us of what the \
                  streams then hold, in one thread of this program",
-                lost[0],
-                lost[1],
                 mean(0),
                 mean(1),
                 mean(2),
