@@ -18,6 +18,8 @@ use store::{Reader, Stretch, TimeSpan};
 /// Where the messages of a stream lie in time.
 #[derive(Default)]
 pub(super) struct Times {
+    /// The newest epoch that was read: where a recovery has cut messages, others have their numbers.
+    epoch: Option<u32>,
     spans: Vec<TimeSpan>,
 }
 
@@ -25,9 +27,9 @@ impl Times {
     /// Reads what came since the last time, and forgets what retention has deleted.
     pub(super) fn refresh(&mut self, reader: &mut Reader) -> store::Result<()> {
         let bounds = reader.bounds();
-        // A recovery may have cut the end.
-        if self.spans.last().is_some_and(|last| last.next > bounds.count) {
-            self.spans.clear();
+        let epoch = reader.header().epochs.last().map(|(epoch, _)| *epoch);
+        if epoch != self.epoch {
+            *self = Self { epoch, spans: Vec::new() };
         }
         let gone = self.spans.partition_point(|span| span.next <= bounds.first);
         self.spans.drain(..gone);
@@ -170,7 +172,10 @@ mod tests {
 
     #[test]
     fn messages_are_spread_over_their_time() {
-        let times = Times { spans: vec![span(0, 100, 0, 99), span(100, 110, 150, 150), span(110, 120, 1000, 2000)] };
+        let times = Times {
+            epoch: None,
+            spans: vec![span(0, 100, 0, 99), span(100, 110, 150, 150), span(110, 120, 1000, 2000)],
+        };
         let counts = times.density((0, 199), 4);
         assert!((counts[0] - 50.0).abs() < 1.0 && (counts[1] - 50.0).abs() < 1.0, "{counts:?}");
         assert_eq!((counts[2], counts[3]), (0.0, 10.0));

@@ -16,10 +16,13 @@ use store::{Clock, hex};
 use wire::f142::{self, AlarmSeverity};
 use wire::{Message, f144};
 
+/// A stream, and its epoch: where a recovery has cut messages, others have their numbers.
+type Identity = ([u8; 16], u32);
+
 /// What is kept of streams, by their identity.
 #[derive(Default)]
 pub(super) struct Trends {
-    streams: BTreeMap<[u8; 16], Kept>,
+    streams: BTreeMap<Identity, Kept>,
     /// Values of all blocks; a state and a block count as some.
     count: usize,
     /// Looks so far.
@@ -275,9 +278,9 @@ impl Trends {
     /// The blocks of a stream: states from the first number on, values from the second to the third.
     fn blocks(&mut self, stream: &mut Stream, (before, first, last): (u64, u64, u64)) -> Result<&Kept, Fault> {
         self.looks += 1;
-        let uuid = stream.uuid();
+        let identity = (stream.uuid(), stream.epoch(u64::MAX));
         for number in before..=last {
-            let kept = self.streams.entry(uuid).or_default();
+            let kept = self.streams.entry(identity).or_default();
             let known = kept.blocks.get(&number).map_or(0, Block::count);
             let filled = kept.fill(stream, number, number >= first);
             if let Some(block) = kept.blocks.get_mut(&number) {
@@ -293,21 +296,21 @@ impl Trends {
                 return Err(Fault::new("the trend is too long", cause).hint("choose a shorter time"));
             }
         }
-        Ok(self.streams.entry(uuid).or_default())
+        Ok(self.streams.entry(identity).or_default())
     }
 
     /// Removes the blocks that were used longest ago, but none of this look.
     fn make_room(&mut self) {
-        let mut all: Vec<(u64, [u8; 16], u64)> = Vec::new();
-        for (uuid, kept) in &self.streams {
-            all.extend(kept.blocks.iter().map(|(number, block)| (block.used, *uuid, *number)));
+        let mut all: Vec<(u64, Identity, u64)> = Vec::new();
+        for (identity, kept) in &self.streams {
+            all.extend(kept.blocks.iter().map(|(number, block)| (block.used, *identity, *number)));
         }
         all.sort_unstable();
-        for (_, uuid, number) in all.into_iter().take_while(|(used, ..)| *used < self.looks) {
+        for (_, identity, number) in all.into_iter().take_while(|(used, ..)| *used < self.looks) {
             if self.count <= POINTS_MAX / 8 * 7 {
                 break;
             }
-            if let Some(kept) = self.streams.get_mut(&uuid) {
+            if let Some(kept) = self.streams.get_mut(&identity) {
                 self.count -= kept.blocks.remove(&number).map_or(0, |block| block.count());
             }
         }
