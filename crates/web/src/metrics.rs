@@ -57,6 +57,7 @@ names! {
     RunsLost = "runs_lost_total" counter [""] "Messages lost in all runs with an account.";
     RunsLate = "runs_late_total" counter [""] "Messages of sealed runs that came after the seal.";
     Unreadable = "streams_unreadable" gauge [""] "Streams that cannot be read.";
+    Free = "free_bytes" gauge ["place"] "Free space where the data folder is, and of shared memory.";
 }
 
 /// Lines by metric.
@@ -78,8 +79,8 @@ fn escaped(label: &str) -> String {
     label.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// The metrics of a state. `glance`: what the running instrument reports; `running` is empty where none runs.
-pub(crate) fn text(status: &Status, glance: &Map<String, Value>) -> String {
+/// The metrics of a state. `free`: bytes by place. `glance`: what the running instrument reports; `running` is empty where none runs.
+pub(crate) fn text(status: &Status, glance: &Map<String, Value>, free: &[(&str, u64)]) -> String {
     let mut text = Text(vec![String::new(); NAMES.len()]);
     let running = glance.get("running").and_then(Value::as_object);
     let troubles = glance.get("troubles").and_then(Value::as_array).map_or(0, Vec::len);
@@ -131,6 +132,9 @@ pub(crate) fn text(status: &Status, glance: &Map<String, Value>) -> String {
     text.put(Id::RunsLost, &[], status.runs.iter().filter_map(|run| run.lost).sum::<u64>());
     text.put(Id::RunsLate, &[], status.runs.iter().map(|run| run.late).sum::<u64>());
     text.put(Id::Unreadable, &[], status.unreadable.len());
+    for (place, bytes) in free {
+        text.put(Id::Free, &[place], bytes);
+    }
     let with_lines = NAMES.iter().zip(&text.0).filter(|(_, lines)| !lines.is_empty());
     with_lines.fold(String::new(), |whole, (name, lines)| {
         whole + &format!("# HELP {0} {1}\n# TYPE {0} {2}\n{lines}", name.name, name.about, name.kind)

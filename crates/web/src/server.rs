@@ -26,6 +26,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::TcpListener;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -102,6 +103,8 @@ struct House {
 struct State {
     status: Status,
     glance: Map<String, Value>,
+    /// Free bytes by place.
+    free: Vec<(&'static str, u64)>,
 }
 
 impl House {
@@ -116,7 +119,10 @@ impl House {
                 return Ok(state.clone());
             }
             let status = watch.status(data.media.now(), false)?;
-            let state = Arc::new(State { status, glance: instrument.glance() });
+            let places = [("data", data.folder.as_path()), ("memory", Path::new("/dev/shm"))];
+            let free = |(name, path)| Some((name, data.media.free(path).ok()?));
+            let free = places.into_iter().filter_map(free).collect();
+            let state = Arc::new(State { status, glance: instrument.glance(), free });
             last = Some((Instant::now(), state.clone()));
             Ok(state)
         };
@@ -209,7 +215,7 @@ impl House {
             ("GET", "/metrics") => {
                 self.doors.admit(request.headers(), Role::View)?;
                 let state = self.state().await?;
-                let text = metrics::text(&state.status, &state.glance);
+                let text = metrics::text(&state.status, &state.glance, &state.free);
                 self.sent("text/plain; version=0.0.4; charset=utf-8", text.into()).await
             }
             ("POST", "/api/look") => {
