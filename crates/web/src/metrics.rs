@@ -79,7 +79,8 @@ fn escaped(label: &str) -> String {
     label.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// The metrics of a state. `free`: bytes by place. `glance`: what the running instrument reports; `running` is empty where none runs.
+/// The metrics of a state. `free`: bytes by place. `glance`: what the running instrument reports; `running` is empty
+/// where none runs.
 pub(crate) fn text(status: &Status, glance: &Map<String, Value>, free: &[(&str, u64)]) -> String {
     let mut text = Text(vec![String::new(); NAMES.len()]);
     let running = glance.get("running").and_then(Value::as_object);
