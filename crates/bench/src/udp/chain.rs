@@ -3,7 +3,7 @@
 
 use super::super::measure::{Sample, timed};
 use super::super::place::wrong;
-use super::{Load, PATIENCE, PAUSE, Taker, Up, name};
+use super::{Load, PATIENCE, PAUSE, STILL, Taker, Up, name};
 use flow::edge::WorkerPlace;
 use flow::{
     Data, Fault, Merge, MergeBy, MergeInput, MergeOptions, Native, Slot, SlotOptions, Step, Stepped, UpstreamState,
@@ -61,10 +61,19 @@ impl Chain {
         Ok(Self { up, shared, reader: Some(reader) })
     }
 
-    /// Ends it: each account must be right. How many messages were lost, and how many came too late for the merge.
+    /// Ends it, once the merge has come to its end: each account must be right. How many messages were lost, and how
+    /// many are not in the merged stream.
     pub(super) fn end(&mut self, truth: &[u64]) -> Result<[u64; 2], Fault> {
+        let (reader, begin) = (self.up.data.reader_early(MERGE)?, Instant::now());
+        let (mut merged, mut since) = (0, begin);
+        while since.elapsed() < 2 * STILL && begin.elapsed() < PATIENCE {
+            std::thread::sleep(PAUSE);
+            let count = reader.bounds().count;
+            if count != merged {
+                (merged, since) = (count, Instant::now());
+            }
+        }
         let lost = self.up.end(truth)?;
-        let merged = self.up.data.reader_early(MERGE)?.bounds().count;
         Ok([lost, truth.iter().sum::<u64>().saturating_sub(merged + lost)])
     }
 }

@@ -185,7 +185,7 @@ impl Job {
             conditions: format!(
                 "load, streams and rounds as in the row of this size; merge by time, groups of `window`, rows, and a \
                  counted reader of them, which messages are counted by; CPU of `beamport up` with the slot; each \
-                 account is what was sent: {lost} of {sent} lost, {late} too late for the merge; alone: receiving \
+                 account is what was sent: {lost} of {sent} lost, {late} not in the merged stream; alone: receiving \
                  {:.2} us CPU a message with the same sender, merging {:.2} us and grouping {:.2} us of what the \
                  streams then hold, in one thread of this program",
                 mean(0),
