@@ -1178,6 +1178,13 @@ impl Reader {
         }
     }
 
+    /// Releases the segments that were read last: until the next call they are not pinned, and a writer can use their
+    /// memory again. For a reader that looks at a message now and then.
+    pub fn release(&mut self) {
+        (self.index, self.payload, self.shown, self.seen) = (None, None, Shown::default(), 0);
+        self.parents.release();
+    }
+
     /// Looks for a writer that started anew: another live place, another epoch. Cheap; at most every 200 ms.
     pub fn refresh(&mut self) -> Result<()> {
         if self.end() > self.next || self.looked.elapsed() < Duration::from_millis(200) {

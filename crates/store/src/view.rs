@@ -559,6 +559,11 @@ pub(crate) struct Parents {
 }
 
 impl Parents {
+    /// Unpins what was read of the parents.
+    pub(crate) fn release(&mut self) {
+        self.readers.iter_mut().for_each(Reader::release);
+    }
+
     /// Finds the payload that an entry of the view in `folder` points to. `depth`: how many views were followed before.
     #[inline]
     pub(crate) fn follow(

@@ -406,3 +406,22 @@ fn a_copied_folder_leaves_its_original_alone() {
         assert_eq!(all[15], (15 + more, payload(15 + more)));
     }
 }
+
+#[test]
+fn a_reader_that_looks_now_and_then_slowed_the_writer() {
+    let media = Os::shared();
+    let place = Place::memory("released");
+    let mut stream = Writer::open(&media, &place.0, "s", &Options::memory(1 << 20)).unwrap();
+    for n in 0..10 {
+        stream.append(&meta(n), &[1; 1000]).unwrap();
+    }
+    let pinned = || stream.pins().pinned(true, 0) || stream.pins().pinned(false, 0);
+    let mut reader = Reader::open(&media, &place.0, ReadOptions::default()).unwrap();
+    for _ in 0..2 {
+        reader.seek(3);
+        assert_eq!(reader.read(1).unwrap().get(3).unwrap().payload, [1; 1000]);
+        assert!(pinned());
+        reader.release();
+        assert!(!pinned());
+    }
+}

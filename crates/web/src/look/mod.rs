@@ -121,6 +121,7 @@ impl Looker {
             }
             answer.panel(object);
         }
+        self.streams.release();
         Ok(answer.body(now))
     }
 

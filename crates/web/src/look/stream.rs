@@ -77,6 +77,13 @@ impl Streams {
     }
 }
 
+impl Streams {
+    /// Unpins what was read: a writer that finds its oldest segment pinned needs new memory, which slows it.
+    pub(super) fn release(&mut self) {
+        self.open.values_mut().for_each(|stream| stream.reader.release());
+    }
+}
+
 impl Stream {
     pub(super) fn uuid(&self) -> [u8; 16] {
         self.reader.header().uuid
