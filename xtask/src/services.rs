@@ -66,7 +66,7 @@ pub(crate) fn fetch_kafka() -> Done {
     let partial = tree::target().join(format!("kafka-{version}.partial"));
     Step::new("mvn")
         .args(["--batch-mode", "--quiet", "--strict-checksums", "--file", POM])
-        // Not the local repository of who runs it, which has a home or none.
+        // A repository of its own: the user may have no home folder.
         .args([define("maven.repo.local", &tree::target().join("maven")), define("outputDirectory", &partial)])
         .args(["dependency:copy-dependencies"])
         .run()?;
@@ -93,7 +93,7 @@ pub(crate) fn fetch_web() -> Done {
     Step::new("npm")
         .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix"])
         .args([&partial])
-        // Not the cache of who runs it, who has a home or none.
+        // A cache of its own: the user may have no home folder.
         .args(["--cache".into(), tree::target().join("npm")])
         .run()?;
     // A fetch that was cut short is none.

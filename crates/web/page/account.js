@@ -3,6 +3,7 @@
 import { ask } from './api.js';
 import { byId, element, setText, Table } from './dom.js';
 import { count, duration, quantity, reasons, time } from './format.js';
+import { stageRow, sum } from './overview.js';
 
 /** @typedef {import('./api.js').Gap} Gap */
 /** @typedef {import('./api.js').Row} Row */
@@ -42,8 +43,6 @@ const MEANING = {
 
 /** Of a run that goes on. */
 const OPEN = 'This run is not sealed yet: its account comes with the seal. Until then the accounts of the streams say what came in.';
-
-const sum = (/** @type {Record<string, number>} */ counts) => Object.values(counts).reduce((a, b) => a + b, 0);
 
 export class Account {
   /** @param {{go: (at: number) => void}} page chooses the moment */
@@ -177,21 +176,7 @@ export class Account {
       ],
       bad: [false, false, false, false, false, false, sum(row.lost) > 0, false, !row.closed],
     }));
-    this.fill(this.rows, rows, (row) => ({
-      key: `${row.stage} ${row.stream}`,
-      cells: [
-        row.stage,
-        row.stream,
-        count(row.read),
-        count(row.done),
-        reasons(row.aside),
-        reasons(row.skipped),
-        reasons(row.lost),
-        count(row.held),
-        row.closed ? 'closed' : 'not closed',
-      ],
-      bad: [false, false, false, false, sum(row.aside) > 0, false, sum(row.lost) > 0, false, !row.closed],
-    }));
+    this.fill(this.rows, rows, stageRow);
     this.fill(this.gaps, [...gaps].reverse(), (gap) => ({
       key: `${gap.stream} ${gap.origin} ${gap.reason} ${gap.first} ${gap.from}`,
       cells: [

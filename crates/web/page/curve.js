@@ -1,6 +1,6 @@
 // Curves: an array over its axis, with errors; and events by their time of flight.
 
-import { element, flip, setText, windowChoice } from './dom.js';
+import { element, flip, setText, windowChoice, zoomByKey } from './dom.js';
 import { describe, WINDOWS } from './events.js';
 import { number } from './format.js';
 
@@ -217,13 +217,7 @@ export class CurveView {
       const at = this.plot.cursor.left ?? -1;
       const left = Math.min(width - 1, Math.max(0, at < 0 ? width / 2 : at + step * 4));
       this.plot.setCursor({ left, top: this.plot.bbox.height / devicePixelRatio / 2 });
-    } else if (event.key === '+' || event.key === '=') {
-      this.zoom(0.5);
-    } else if (event.key === '-') {
-      this.zoom(2);
-    } else if (event.key === '0') {
-      this.show(null);
-    } else {
+    } else if (!zoomByKey(event, this)) {
       return;
     }
     event.preventDefault();

@@ -73,6 +73,20 @@ export function windowChoice(label, choices, settings, usual, changed) {
 }
 
 /**
+ * Zooms a view by `+`, `-` and `0`. Returns false for another key.
+ * @param {KeyboardEvent} event
+ * @param {{zoom: (factor: number) => void, show: (part: null) => void}} view
+ * @returns {boolean}
+ */
+export function zoomByKey(event, view) {
+  if (event.key === '+' || event.key === '=') view.zoom(0.5);
+  else if (event.key === '-') view.zoom(2);
+  else if (event.key === '0') view.show(null);
+  else return false;
+  return true;
+}
+
+/**
  * A switch, with its label.
  * @param {string} label
  * @param {boolean} on

@@ -2,7 +2,7 @@
 //
 // The server reduces the part of the image that is shown to the pixels of the panel; zooming asks for another part.
 
-import { choice, element, flip, setText } from './dom.js';
+import { choice, element, flip, setText, zoomByKey } from './dom.js';
 import { number } from './format.js';
 import { COLOURS } from './palette.js';
 
@@ -301,13 +301,7 @@ export class ImageView {
       const [rows, columns] = this.answer?.arrays.values.shape ?? [1, 1];
       const [x, y] = this.share() ?? [0.5, 0.5];
       this.point([inside(x + arrow[0] / columns), inside(y + arrow[1] / rows)]);
-    } else if (event.key === '+' || event.key === '=') {
-      this.zoom(0.5);
-    } else if (event.key === '-') {
-      this.zoom(2);
-    } else if (event.key === '0') {
-      this.show(null);
-    } else {
+    } else if (!zoomByKey(event, this)) {
       return;
     }
     event.preventDefault();

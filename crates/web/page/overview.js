@@ -6,7 +6,29 @@ import { count, duration, number, quantity, reasons, time } from './format.js';
 /** @typedef {import('./api.js').Status} Status */
 
 /** @param {Record<string, number>} counts */
-const sum = (counts) => Object.values(counts).reduce((a, b) => a + b, 0);
+export const sum = (counts) => Object.values(counts).reduce((a, b) => a + b, 0);
+
+/**
+ * The account of a stage as a row: stage, input, read, done, aside, skipped, lost, held, and whether it closes.
+ * @param {import('./api.js').Row} row
+ */
+export function stageRow(row) {
+  return {
+    key: `${row.stage} ${row.stream}`,
+    cells: [
+      row.stage,
+      row.stream,
+      count(row.read),
+      count(row.done),
+      reasons(row.aside),
+      reasons(row.skipped),
+      reasons(row.lost),
+      count(row.held),
+      row.closed ? 'closed' : 'not closed',
+    ],
+    bad: at({ 4: sum(row.aside) > 0, 6: sum(row.lost) > 0, 8: !row.closed }),
+  };
+}
 
 export class Overview {
   /** @param {(path: string) => void} account shows the account of `runs/NAME` */
@@ -170,21 +192,7 @@ export class Overview {
   showAccounts({ stages, missing }) {
     byId('accounts').hidden = stages.length === 0 && missing.length === 0;
     this.accounts.show(
-      stages.map((row) => ({
-        key: `${row.stage} ${row.stream}`,
-        cells: [
-          row.stage,
-          row.stream,
-          count(row.read),
-          count(row.done),
-          reasons(row.aside),
-          reasons(row.skipped),
-          reasons(row.lost),
-          count(row.held),
-          row.closed ? 'closed' : 'not closed',
-        ],
-        bad: at({ 4: sum(row.aside) > 0, 6: sum(row.lost) > 0, 8: !row.closed }),
-      })),
+      stages.map(stageRow),
     );
     const texts = missing.map(
       (one) => `${one.stage}: ${count(one.missing)} ids without any message, ${count(one.incomplete)} incomplete.`,

@@ -17,7 +17,7 @@ pub(crate) const ANSWERS_BYTES_MAX: usize = 256 << 20;
 pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
 /// Requests that wait for a thread.
 pub(crate) const QUEUE_MAX: usize = 32;
-/// A status is made anew after this time.
+/// The server reads the status again once it is older than this.
 pub(crate) const STATUS_AGE: Duration = Duration::from_millis(500);
 
 /// Panels of a request.

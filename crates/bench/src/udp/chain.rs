@@ -136,7 +136,7 @@ impl Drop for Chain {
     }
 }
 
-/// Merges what the streams of so many boards hold, in one thread.
+/// Merges the streams of all boards in one thread. `ports`: number of boards.
 pub(super) fn merge(data: &Data, ports: usize, bytes: usize) -> Result<Sample, Fault> {
     let inputs: Vec<MergeInput> = (0..ports).map(|board| MergeInput { stream: name(board), wait: WAIT }).collect();
     let by = MergeBy::Time { slice: SLICE, ahead_max: 600_000_000_000 };

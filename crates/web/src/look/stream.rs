@@ -210,7 +210,7 @@ impl Stream {
     }
 
     /// The messages before a number that can be shown as a view and have a time in `(from, to]`, in their order: the
-    /// newest, of together at most so many bytes (or one message).
+    /// newest ones whose bytes do not exceed the limit, at least one.
     pub(super) fn window(
         &mut self,
         panel: &Panel,
