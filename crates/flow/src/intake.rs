@@ -21,9 +21,9 @@ use crate::limits::{
 };
 use crate::origins::{Origins, resume_of};
 use crate::records::{Commit, Gap, Totals};
-use crate::room::{Around, Blocked, Refusal};
+use crate::room::{Blocked, Refusal};
 use crate::totals::{self, Entries};
-use crate::{Fault, OriginAccounts, Outlet, Passes, Pushed, Room, Silence, Source, Step, StreamView};
+use crate::{Fault, OriginAccounts, Outlet, Passes, Pushed, Silence, Source, Step, StreamView};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -49,7 +49,6 @@ pub struct Intake {
     ahead_max: i64,
     origins: Origins,
     /// Takes the bytes of messages that are dropped.
-    nowhere: Vec<u8>,
     /// What came and was no message, once there is some.
     aside: Option<Writer>,
     /// The book, while there is something to commit now and then: it has a thread and files.
@@ -91,7 +90,6 @@ struct StreamOutlet<'a> {
     aside: &'a mut Option<Writer>,
     writer: &'a mut Writer,
     origins: &'a mut Origins,
-    nowhere: &'a mut Vec<u8>,
     name: &'a str,
     latest: i64,
     blocked: Blocked,
@@ -160,12 +158,6 @@ impl Outlet for StreamOutlet<'_> {
         self.append(meta, payload.len(), |writer, meta| writer.push_checked(meta, payload, crc))
     }
 
-    fn room(&mut self, bytes: usize) -> Result<Option<Room<'_>>, Fault> {
-        let around =
-            Around { stream: self.name, origins: self.origins, blocked: &mut self.blocked, latest: self.latest };
-        Room::reserve(self.writer, bytes, self.nowhere, around)
-    }
-
     fn next_sequence(&self) -> u64 {
         self.writer.next_sequence()
     }
@@ -231,7 +223,6 @@ impl Intake {
             writer,
             ahead_max: options.ahead_max,
             origins,
-            nowhere: Vec::new(),
             aside: None,
             commits: None,
             committed: clock,
@@ -277,7 +268,6 @@ impl Intake {
             aside: &mut self.aside,
             writer: &mut self.writer,
             origins: &mut self.origins,
-            nowhere: &mut self.nowhere,
             name: &self.name,
             latest: now.saturating_add(self.ahead_max),
             blocked: Blocked::default(),

@@ -46,7 +46,7 @@ pub use merge::{INPUTS_MAX, Merge, MergeBy, MergeInput, MergeOptions, UpstreamSt
 pub use native::{Native, misfit};
 pub use origins::{OriginAccounts, Resume, ResumeOrigin};
 pub use relay::{Relay, RelayOptions};
-pub use room::{Pushed, Room};
+pub use room::Pushed;
 pub use runs::{RunKeeper, RunsView, StreamView};
 pub use sink::{Aside, Product, Sink};
 pub use slot::{Made, Outputs, Slot, SlotOptions, Stepped, Stop, Worker};

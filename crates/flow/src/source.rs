@@ -4,7 +4,7 @@
 //! blocks and does at most about 10 ms of work, because other sources may share its thread.
 
 use crate::records::{ABSENT, THROTTLED};
-use crate::{Fault, OriginAccounts, Pushed, Resume, Room};
+use crate::{Fault, OriginAccounts, Pushed, Resume};
 use serde_json::Value;
 use std::ops::RangeInclusive;
 use std::os::fd::RawFd;
@@ -57,9 +57,6 @@ pub trait Outlet: OriginAccounts {
     }
     /// Offers one message whose payload lies in parts, which are copied into stream memory one behind the other.
     fn push_parts(&mut self, meta: &Meta, parts: &[&[u8]]) -> Result<Pushed, Fault>;
-    /// Reserves stream memory of `bytes` that the source fills itself (`recvmmsg`, the copy of a client library), for
-    /// one message or several: see [`Room`]. `None`: there is no room now, as with [`Pushed::Full`].
-    fn room(&mut self, bytes: usize) -> Result<Option<Room<'_>>, Fault>;
     /// The sequence of the next message in the stream, as [`Source::safe`] counts.
     fn next_sequence(&self) -> u64;
     /// Records an interval without full contact, ns since 1970 UTC. It counts no message.

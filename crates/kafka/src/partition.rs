@@ -136,7 +136,7 @@ fn read(payload: &[u8]) -> (SchemaId, Option<i64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flow::{OriginAccounts, Room, Silence};
+    use flow::{OriginAccounts, Silence};
     use std::ops::RangeInclusive;
 
     /// Records every call.
@@ -174,9 +174,6 @@ mod tests {
             }
             self.offsets.push(meta.origin_seq);
             Ok(Pushed::Taken)
-        }
-        fn room(&mut self, _: usize) -> Result<Option<Room<'_>>, Fault> {
-            Ok(None)
         }
         fn next_sequence(&self) -> u64 {
             0

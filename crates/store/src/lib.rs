@@ -50,7 +50,7 @@ pub use pins::{Kind, Pins, ReaderInfo};
 pub use reader::{Batch, Bounds, Check, Mapped, ReadOptions, Reader, Start};
 pub use recover::{Recovery, remove};
 pub use repair::{Repaired, repair};
-pub use reserve::{Received, Reserved};
+pub use reserve::Reserved;
 pub use stretch::{Missing, Stretch, TimeSpan, Walked, Why};
 pub use verify::{Damage, Verified, verify};
 pub use view::{Parent, ParentRow};

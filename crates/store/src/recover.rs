@@ -874,8 +874,6 @@ fn build(
         published: count,
         credit: 0,
         arrival,
-        earliest: arrival,
-        earliest_at: count,
         clock_flag: 0,
         steady,
         payload,

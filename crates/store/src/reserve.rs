@@ -1,10 +1,9 @@
-//! Reserved stream memory that the outside fills: `recvmmsg`, a TCP stream, the copy of a client library.
+//! Reserved stream memory that the caller fills itself.
 //!
 //! Constraints: no copy, no allocation; the commit computes the checksum while the bytes are still in the cache. A
 //! reservation may be larger than its messages: each commit turns a range into one message, ranges rise and begin at
 //! multiples of 8 bytes, and uncommitted bytes are discarded without a trace. Committed messages are published like
-//! pushed ones. A receiver may supply the arrival (a kernel time stamp) and the checksum (verified by the peer);
-//! arrival stays monotone and is never later than the clock.
+//! pushed ones.
 //!
 //! Failure behaviour: lack of space is refused before any change, like a push. A refused commit leaves the bytes in
 //! place and can be retried. A process that dies has appended only published messages.
@@ -14,7 +13,6 @@ use crate::entry::{Entry, Meta, salt};
 use crate::error::{Error, Result};
 use crate::writer::Writer;
 use std::ops::Range;
-use std::sync::atomic::Ordering;
 
 /// Room for messages, in stream memory; see [`Writer::reserve`].
 pub struct Reserved<'a> {
@@ -26,16 +24,6 @@ pub struct Reserved<'a> {
     taken: usize,
 }
 
-/// What a receiver knows of a message whose bytes it has written into a [`Reserved`] room.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Received {
-    /// When it arrived, ns since 1970 UTC. Clamped: not before the message ahead of it in the stream, and not later
-    /// than the arrival that the store would give it.
-    pub arrival: Option<i64>,
-    /// CRC-32C of its bytes, which the caller has verified against these bytes: it is not computed again.
-    pub crc: Option<u32>,
-}
-
 impl Writer {
     /// Room for `len` bytes of payload, aligned to 64 bytes: one message of unknown size, or several.
     /// With `Error::Full` and `Error::Dropped` what was pushed before has been published.
@@ -45,41 +33,7 @@ impl Writer {
     }
 }
 
-impl Writer {
-    /// Drops one more message of a receiver for which [`Writer::reserve`] answered `Error::Dropped`, which counts as
-    /// one.
-    pub fn drop_another(&mut self) {
-        self.head().dropped.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// The arrival of the next message, where the receiver names one or does not. `slot` has set the latest it can
-    /// have.
-    fn arrival_of(&mut self, given: Option<i64>) -> i64 {
-        let Some(given) = given else { return self.arrival };
-        // Messages that were pushed since have the latest arrival there is.
-        let earliest = if self.earliest_at == self.next { self.earliest } else { self.arrival };
-        let arrival = given.clamp(earliest, self.arrival);
-        (self.earliest, self.earliest_at) = (arrival, self.next + 1);
-        arrival
-    }
-}
-
 impl Reserved<'_> {
-    /// The row of an origin, made if it is new: see [`Writer::origin`].
-    pub fn origin(&mut self, name: &str) -> Result<u32> {
-        self.writer.origin(name)
-    }
-
-    /// Names of the origins, by row.
-    pub fn origins(&self) -> &[String] {
-        self.writer.origins()
-    }
-
-    /// Whether a message for which there is no room is lost instead of waited for.
-    pub fn drops(&self) -> bool {
-        self.writer.drops()
-    }
-
     /// The bytes that no commit has taken yet, and where in the room they begin. What they hold is unknown.
     pub fn rest(&mut self) -> (usize, &mut [u8]) {
         // SAFETY: reserved, past everything published (which the commits took), and the writer is borrowed: nobody else
@@ -93,11 +47,6 @@ impl Reserved<'_> {
 
     /// Appends a range of the room as one message without publishing it; returns its sequence.
     pub fn commit(&mut self, meta: &Meta, range: Range<usize>) -> Result<u64> {
-        self.commit_received(meta, range, Received::default())
-    }
-
-    /// The same for a message of which the receiver knows more.
-    pub fn commit_received(&mut self, meta: &Meta, range: Range<usize>, received: Received) -> Result<u64> {
         let Range { start, end } = range;
         if !start.is_multiple_of(8) || start < self.taken || end < start || end > self.len {
             return Err(Error::Limit(format!(
@@ -111,11 +60,9 @@ impl Reserved<'_> {
         // SAFETY: reserved, and nobody writes while `self` is borrowed.
         let bytes =
             unsafe { std::slice::from_raw_parts(self.writer.payload.map.ptr().add(offset as usize), end - start) };
-        debug_assert!(received.crc.is_none_or(|crc| crc == crc32c(bytes)), "the checksum is of other bytes");
-        let crc = received.crc.unwrap_or_else(|| crc32c(bytes));
         let entry = Entry {
             source_time: meta.source_time,
-            arrival_time: self.writer.arrival_of(received.arrival),
+            arrival_time: self.writer.arrival,
             origin_seq: meta.origin_seq,
             parent_sequence: 0,
             origin: meta.origin,
@@ -123,7 +70,7 @@ impl Reserved<'_> {
             segment: self.writer.payload_number,
             offset8: (offset / 8) as u32,
             length: bytes.len() as u32,
-            payload_crc: crc ^ salt(self.writer.seed, self.writer.next),
+            payload_crc: crc32c(bytes) ^ salt(self.writer.seed, self.writer.next),
             flags: meta.flags | self.writer.clock_flag,
             parent: 0,
             crc: 0,

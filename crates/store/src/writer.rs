@@ -150,10 +150,6 @@ pub struct Writer {
     /// The credit word before it was last looked for room.
     pub(crate) credit: u32,
     pub(crate) arrival: i64,
-    /// Arrival of the message before sequence `earliest_at`: a receiver may name one from here to `arrival`.
-    pub(crate) earliest: i64,
-    /// The sequence that `earliest` is for; messages pushed behind it have `arrival`.
-    pub(crate) earliest_at: u64,
     /// [`flags::CLOCK`] while `arrival` is not what the clock says.
     pub(crate) clock_flag: u16,
     /// The time by which messages become old.
@@ -335,9 +331,6 @@ impl Writer {
         if self.next == self.published {
             self.check_failed()?;
             let now = self.media.now();
-            if self.earliest_at != self.next {
-                (self.earliest, self.earliest_at) = (self.arrival, self.next);
-            }
             self.arrival = self.arrival.max(now);
             self.clock_flag = if self.arrival.saturating_sub(now) > CLOCK_STEP_NS { flags::CLOCK } else { 0 };
             if self.look_at < i64::MAX {

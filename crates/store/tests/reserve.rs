@@ -32,7 +32,7 @@ fn a_block_received_whole_becomes_its_messages() {
     let folder = Path::new("/live/s");
     let mut writer = Writer::open(&media, folder, "s", &Options::memory(1 << 20)).unwrap();
     writer.origin("a").unwrap();
-    // As recvmmsg fills it: four buffers of 9000 bytes, three datagrams, one of them empty.
+    // Four buffers of 9000 bytes, three messages, one of them empty.
     let mut room = writer.reserve(36_000).unwrap();
     let (at, bytes) = room.rest();
     assert_eq!((at, bytes.len(), bytes.as_ptr() as usize % 64), (0, 36_000, 0));
@@ -57,35 +57,6 @@ fn a_block_received_whole_becomes_its_messages() {
     assert_eq!(seen, [payload(0, 8800), vec![], payload(2, 17), payload(3, 5), payload(4, 3)]);
     let mut reader = Reader::open(&media, folder, ReadOptions::default()).unwrap();
     assert_eq!(reader.get(sequence).unwrap().unwrap().0.offset(), 18_032);
-}
-
-#[test]
-fn a_receiver_names_arrival_and_checksum_and_arrival_stays_monotone() {
-    let machine = Machine::new(1);
-    let media: Arc<dyn Media> = machine.start();
-    let folder = Path::new("/live/s");
-    let mut writer = Writer::open(&media, folder, "s", &Options::memory(1 << 20)).unwrap();
-    writer.origin("a").unwrap();
-    let begun = machine.now();
-    writer.append(&meta(0), b"0").unwrap();
-    machine.advance(1000);
-    let mut room = writer.reserve(100).unwrap();
-    // (arrival that is given, arrival that it gets), after the beginning.
-    let arrivals = [(300, 300), (-50, 300), (700, 700), (5000, 1000), (800, 1000)];
-    for (at, (given, _)) in arrivals.into_iter().enumerate() {
-        room.rest().1[..8].copy_from_slice(&payload(at as u64, 8));
-        let crc = Some(crc32c(&payload(at as u64, 8)));
-        let received = Received { arrival: Some(begun + given), crc };
-        room.commit_received(&meta(at as u64 + 1), at * 8..at * 8 + 8, received).unwrap();
-    }
-    writer.publish();
-    writer.append(&meta(6), b"6").unwrap();
-    let mut reader = Reader::open(&media, folder, ReadOptions { early: true, ..Default::default() }).unwrap();
-    let entries = reader.entries(0, 10).unwrap().to_vec();
-    let got: Vec<i64> = entries.iter().map(|entry| entry.arrival_time - begun).collect();
-    let wanted: Vec<i64> = [0].into_iter().chain(arrivals.iter().map(|arrival| arrival.1)).chain([1000]).collect();
-    assert_eq!(got, wanted);
-    assert_eq!(all(&media, folder).len(), 7, "each verifies by the checksum that was given");
 }
 
 /// A writer that reserves, commits some and abandons some, against a `Vec`, through kills and power cuts.

@@ -5,7 +5,7 @@ use flow::records::{Commit, Gap};
 use flow::{Data, Fault, Intake, IntakeOptions, Outlet, Pushed, Resume, Silence, Source, Step, commits_of, ledger};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
-use store::{Drain, Meta, Options, Received, SchemaId, WhenFull};
+use store::{Drain, Meta, Options, SchemaId, WhenFull};
 
 #[path = "totals/harm.rs"]
 mod harm;
@@ -16,7 +16,7 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 /// The next number of each origin.
 type Next = BTreeMap<&'static str, u64>;
 
-/// Says what chance has it: in order, late, twice, with numbers left out and named or not, through rooms or not.
+/// Says what chance has it: in order, late, twice, with numbers left out and named or not, with or without a checksum.
 struct Device {
     dice: Dice,
     next: Next,
@@ -44,14 +44,10 @@ impl Device {
 
     fn offer(&mut self, out: &mut dyn Outlet, meta: &Meta) -> Result<(), Fault> {
         let payload = meta.origin_seq.to_le_bytes();
-        if self.dice.one_in(2) {
-            let _ = out.push(meta, &payload)?;
-        } else if let Some(mut room) = out.room(24)? {
-            room.rest().1[8..16].copy_from_slice(&payload);
-            let arrival = self.dice.one_in(2).then_some(meta.source_time - self.dice.below(100) as i64);
-            let crc = self.dice.one_in(2).then(|| store::crc32c(&payload));
-            let _ = room.commit(meta, 8..16, Received { arrival, crc })?;
-        }
+        let _ = match self.dice.one_in(2) {
+            true => out.push(meta, &payload)?,
+            false => out.push_checked(meta, &payload, store::crc32c(&payload))?,
+        };
         Ok(())
     }
 }

@@ -2,7 +2,7 @@ use super::*;
 use crate::entry::Protocol;
 use crate::section::tests::plan;
 use crate::value::{Elements, Form, Frame, Kind};
-use flow::{OriginAccounts, Pushed, Room, Silence};
+use flow::{OriginAccounts, Pushed, Silence};
 use serde_json::{Value, json};
 use std::ops::RangeInclusive;
 use wire::DType;
@@ -56,9 +56,6 @@ impl Outlet for Recorder {
         self.messages.push((name, meta.origin_seq, meta.schema.as_text(), meta.source_time, meta.flags));
         self.payloads.push(parts.concat());
         Ok(Pushed::Taken)
-    }
-    fn room(&mut self, _: usize) -> Result<Option<Room<'_>>, Fault> {
-        Ok(None)
     }
     fn next_sequence(&self) -> u64 {
         0

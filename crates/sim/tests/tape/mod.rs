@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use beamport_sim as sim;
-use flow::{Fault, OriginAccounts, Outlet, Pushed, Resume, ResumeOrigin, Room, Silence, Step};
+use flow::{Fault, OriginAccounts, Outlet, Pushed, Resume, ResumeOrigin, Silence, Step};
 use sim::Config;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -63,10 +63,6 @@ impl Outlet for Recorder {
 
     fn silent(&mut self, times: RangeInclusive<i64>, _: Silence) {
         panic!("a simulated source was silent: {times:?}")
-    }
-
-    fn room(&mut self, bytes: usize) -> Result<Option<Room<'_>>, Fault> {
-        panic!("a simulated source writes {bytes} bytes into stream memory itself")
     }
 
     fn fill(&self) -> f64 {

@@ -365,13 +365,13 @@ fn totals_take_one_percent_of_their_stream_or_a_kilobyte_a_second() {
     }
 }
 
-/// Writes numbered messages into rooms.
-struct Roomy {
+/// Pushes numbered messages of many sizes.
+struct Busy {
     dice: Dice,
     next: u64,
 }
 
-impl Source for Roomy {
+impl Source for Busy {
     fn start(&mut self, _: i64, resume: &Resume) -> Result<(), Fault> {
         assert_eq!(resume.next_seq("board"), self.next);
         Ok(())
@@ -382,13 +382,12 @@ impl Source for Roomy {
         for _ in 0..self.dice.range(1, 30) {
             let messages = self.dice.range(1, 20) as usize;
             let each = 8 * self.dice.range(1, 300) as usize;
-            let mut room = out.room(messages * each)?.expect("a stream that drops always has a room");
             for _ in 0..messages {
-                let (at, bytes) = room.rest();
+                let mut bytes = vec![0; each];
                 bytes[..8].copy_from_slice(&self.next.to_le_bytes());
                 let schema = SchemaId(*b"test");
                 let meta = Meta { source_time: now, origin, origin_seq: self.next, schema, flags: 0 };
-                assert_eq!(room.commit(&meta, at..at + each, Received::default())?, Pushed::Taken);
+                assert_eq!(out.push(&meta, &bytes)?, Pushed::Taken);
                 self.next += 1;
             }
         }
@@ -396,8 +395,8 @@ impl Source for Roomy {
     }
 }
 
-/// Rooms of a stream that drops what finds no room: each message is in the stream or lost, and never both.
-fn rooms(seed: u64) -> Counts {
+/// A stream that drops what finds no room: each message is in the stream or lost, and never both.
+fn dropping(seed: u64) -> Counts {
     let mut dice = Dice::new(seed);
     let machine = Machine::new(seed);
     let when_full = dice.pick(&[WhenFull::DropNewest, WhenFull::DropOldest]);
@@ -406,7 +405,7 @@ fn rooms(seed: u64) -> Counts {
     let (mut said, mut lost) = (0, 0);
     for life in 0..3 {
         let (process, data) = data_of(&machine);
-        let source = Arc::new(Mutex::new(Roomy { dice: Dice::new(dice.word()), next: said }));
+        let source = Arc::new(Mutex::new(Busy { dice: Dice::new(dice.word()), next: said }));
         let mut intake = Intake::start(&data, "s", Box::new(Shared(source.clone())), &options, machine.now()).unwrap();
         if dice.one_in(2) {
             data.hold("s", "reader", intake.writer().first_sequence()).unwrap();
@@ -465,9 +464,9 @@ impl<S: Source> Source for Shared<S> {
 #[test]
 fn what_finds_no_room_in_a_stream_that_drops_is_counted_once() {
     let test = "harm::what_finds_no_room_in_a_stream_that_drops_is_counted_once";
-    let counts = histories(test, 200, rooms);
+    let counts = histories(test, 200, dropping);
     println!(
-        "{test}: injected {} kills and streams without room into {} histories of rooms: {} messages, {} lost as full, \
+        "{test}: injected {} kills and streams without room into {} histories: {} messages, {} lost as full, \
          0 unaccounted",
         counts["kills"], counts["histories"], counts["said"], counts["lost"]
     );
