@@ -271,6 +271,11 @@ impl Numbers {
         self.holes.front().map(|hole| hole.since.saturating_add(self.reorder))
     }
 
+    /// Source time of the message before the first hole, ns since 1970 UTC: later ones may still come.
+    pub(crate) fn complete_to(&self) -> Option<i64> {
+        self.holes.front().map(|hole| hole.times.0)
+    }
+
     /// Whether there are holes that the account can fill no more once the highest number is appended.
     pub(crate) fn closes(&self) -> bool {
         self.holes.front().is_some_and(|hole| hole.numbers.start < self.lowest())

@@ -62,6 +62,11 @@ impl Source for Udp {
         self.open.as_mut().map_or(Ok(()), |open| open.close(now, out))
     }
 
+    fn frontier(&self, now: i64) -> i64 {
+        let books = self.open.iter().flat_map(|open| &open.books);
+        books.filter_map(|books| books.numbers.complete_to()).fold(now, i64::min)
+    }
+
     fn trouble(&self) -> Option<Fault> {
         let open = self.open.as_ref()?;
         let throttle = open.throttle.as_ref().and_then(Control::fault);

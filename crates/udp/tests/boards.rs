@@ -1,149 +1,17 @@
 //! Simulated boards and the source, over real sockets: the ledger of the stream is what the boards did.
 #![allow(missing_docs)]
 
-use flow::edge::SourcePlan;
-use flow::{Data, Intake, IntakeOptions, Resume, Step, ledger};
-use serde_json::{Value, json};
-use std::any::Any;
+mod lab;
+
+use flow::{Intake, Resume, ledger};
+use lab::{GUARD, Lab, account_of, datagram, datagram_of, now, run, sum};
+use serde_json::json;
 use std::net::{SocketAddr, UdpSocket};
-use std::ops::Range;
 use std::os::fd::AsRawFd as _;
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use store::{Kind, Options, ReadOptions, Reader, Start, WhenFull, crc32c};
 use wire::datagram::{Flag, Header, Type};
-
-/// A guard against hanging: nothing here takes ten seconds.
-const GUARD: Duration = Duration::from_secs(120);
-
-fn now() -> i64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    i64::try_from(since.as_nanos()).unwrap()
-}
-
-/// A source of a port of its own, with boards, and its stream in a folder that is removed at the end.
-struct Lab {
-    data: Data,
-    plan: Arc<dyn SourcePlan>,
-    address: SocketAddr,
-}
-
-/// A datagram of a board, with a payload if it is data.
-fn datagram(kind: Type, number: u64) -> Vec<u8> {
-    let payload = if kind == Type::Data { number.to_le_bytes().to_vec() } else { Vec::new() };
-    datagram_of(kind, number, &payload)
-}
-
-/// A datagram of a board with this payload.
-fn datagram_of(kind: Type, number: u64, payload: &[u8]) -> Vec<u8> {
-    let header = Header {
-        kind,
-        flags: Flag::Epoch as u32,
-        timestamp: now() as u64,
-        sequence: number,
-        payload_bytes: payload.len() as u32,
-        payload_crc: crc32c(payload),
-        schema: *b"test",
-        ..Header::default()
-    };
-    [header.to_bytes(crc32c).as_slice(), payload].concat()
-}
-
-impl Lab {
-    fn new(boards: &Value) -> Self {
-        Self::with(&json!({"boards": boards}))
-    }
-
-    /// A source with these keys.
-    fn with(keys: &Value) -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("beamport-udp-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let folder: PathBuf = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&folder).unwrap();
-        let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let mut section = json!({"listen": address.to_string(), "framing": "beamport"});
-        let keys = keys.as_object().unwrap().clone();
-        section.as_object_mut().unwrap().extend(keys);
-        let read = |section: &mut settings::Section<'_>| (beamport_udp::SOURCE.read)("d001", section);
-        let plan = settings::read_json(&section, read).unwrap_or_else(|mistakes| panic!("{mistakes:#?}"));
-        Self { data: Data::on_disk(folder), plan, address }
-    }
-
-    fn start(&self) -> Intake {
-        self.start_with(Options::memory(64 << 20))
-    }
-
-    fn start_with(&self, stream: Options) -> Intake {
-        let options = IntakeOptions { stream, ahead_max: i64::MAX };
-        Intake::start(&self.data, "d001", self.plan.build().unwrap(), &options, now()).unwrap()
-    }
-
-    fn plan(&self) -> &beamport_udp::Plan {
-        (&*self.plan as &dyn Any).downcast_ref().unwrap()
-    }
-
-    /// What the boards did.
-    fn send(&self, duration: Duration) -> Value {
-        beamport_udp::send(&[("udp", self.plan())], &self.data, Some(duration), &|| false).unwrap()
-    }
-
-    fn send_bytes(&self, datagram: &[u8]) {
-        UdpSocket::bind("127.0.0.1:0").unwrap().send_to(datagram, self.address).unwrap();
-    }
-
-    /// Source times and payloads of all messages.
-    fn messages(&self) -> Vec<(i64, Vec<u8>)> {
-        let mut reader = self.data.reader_early("d001").unwrap();
-        let batch = reader.read(1000).unwrap();
-        batch.iter().map(|message| (message.entry.source_time, message.payload.to_vec())).collect()
-    }
-
-    /// A counted reader of the stream, at its beginning.
-    fn counted(&self) -> Reader {
-        let options = ReadOptions { name: "slow".into(), kind: Kind::Counted, early: true, ..ReadOptions::default() };
-        self.data.reader("d001", options).unwrap()
-    }
-
-    /// Messages of a board with these numbers.
-    fn send_numbers(&self, numbers: Range<u64>) {
-        numbers.for_each(|number| self.send_bytes(&datagram(Type::Data, number)));
-    }
-}
-
-impl Drop for Lab {
-    fn drop(&mut self) {
-        for name in self.data.streams(true).unwrap_or_default() {
-            let _ = store::remove(&self.data.media, &self.data.stream(&name));
-        }
-        let _ = std::fs::remove_dir_all(&self.data.folder);
-    }
-}
-
-/// Steps until something is so.
-fn run(intake: &mut Intake, mut is_so: impl FnMut(&mut Intake) -> bool) {
-    let until = Instant::now() + GUARD;
-    while !is_so(intake) {
-        assert!(Instant::now() < until, "it hangs: {}", intake.status());
-        if intake.step(now()).unwrap() != Step::Again {
-            std::thread::sleep(Duration::from_micros(200));
-        }
-    }
-}
-
-/// Runs a source until the boards have ended and the reorder time is over; its account.
-fn account_of(lab: &Lab, intake: &mut Intake, sent: u64) -> Vec<ledger::Entry> {
-    run(intake, |intake| intake.status()["next"] == sent);
-    let end = Instant::now() + Duration::from_millis(200);
-    run(intake, |_| Instant::now() > end);
-    intake.stop(now()).unwrap();
-    ledger::entries(&lab.data, "d001").unwrap().0
-}
-
-fn sum(counts: &std::collections::BTreeMap<String, u64>) -> u64 {
-    counts.values().sum()
-}
 
 #[test]
 fn the_ledger_is_what_the_boards_did() {
@@ -164,6 +32,35 @@ fn the_ledger_is_what_the_boards_did() {
     assert_eq!(account.lost, lost.into());
     assert_eq!(account.refused["duplicate"], count("duplicate"));
     assert_eq!(sum(&account.refused), count("duplicate") + count("corrupt"));
+}
+
+#[test]
+fn a_run_does_not_seal_before_numbers_that_may_still_come() {
+    let lab = Lab::with(&json!({"reorder": "60 s"}));
+    let mut intake = lab.start();
+    lab.send_numbers(0..10);
+    run(&mut intake, |intake| intake.status()["next"] == 10);
+    let before = now();
+    lab.send_numbers(12..14);
+    run(&mut intake, |intake| intake.status()["next"] == 14);
+    run(&mut intake, |_| now() > before + 300_000_000);
+    assert!(intake.frontier() < before, "10 and 11 may still come");
+    lab.send_numbers(10..12);
+    run(&mut intake, |intake| intake.frontier() > before);
+    drop((intake, lab));
+
+    // What does not come is in the account once the run can seal.
+    let lab = Lab::with(&json!({"reorder": "300 ms"}));
+    let mut intake = lab.start();
+    lab.send_numbers(0..10);
+    run(&mut intake, |intake| intake.status()["next"] == 10);
+    lab.send_numbers(12..14);
+    let sent = now();
+    run(&mut intake, |intake| intake.status()["next"] == 14);
+    run(&mut intake, |intake| intake.frontier() > sent);
+    assert_eq!(intake.status()["network"], 2, "{}", intake.status());
+    let (entries, _) = ledger::entries(&lab.data, "d001").unwrap();
+    assert_eq!(entries[0].lost, [("network".to_owned(), 2)].into(), "{entries:#?}");
 }
 
 #[test]
