@@ -89,10 +89,6 @@ impl Stream {
         self.reader.header().uuid
     }
 
-    pub(super) fn fault(&self, error: store::Error) -> Fault {
-        stream_fault(&self.name, error)
-    }
-
     pub(super) fn origin(&mut self, row: u32) -> String {
         self.reader.origin(row).to_owned()
     }
@@ -221,11 +217,7 @@ impl Stream {
         let origin = self.row(panel)?;
         let is_epoch = self.reader.header().clock == Clock::Epoch;
         let start = from.saturating_add(1);
-        let (low, high) = if is_epoch {
-            self.reader.time_range(start, to.saturating_add(1)).map_err(|e| stream_fault(&self.name, e))?
-        } else {
-            (self.end_at(from)?, before)
-        };
+        let (low, high) = if is_epoch { self.time_range((start, to))? } else { (self.end_at(from)?, before) };
         let high = high.min(before);
         let low = low.max(high.saturating_sub(SEARCH_MAX));
         let mut found: Vec<(u64, i64, u32)> = Vec::new();
@@ -277,7 +269,7 @@ impl Stream {
     fn entry(&mut self, sequence: u64) -> Result<Option<Entry>, Fault> {
         match self.reader.entries(sequence, 1) {
             Ok(entries) => Ok(entries.first().copied()),
-            Err(e) => Err(self.fault(e)),
+            Err(e) => Err(stream_fault(&self.name, e)),
         }
     }
 
@@ -296,6 +288,12 @@ impl Stream {
             }
         }
         Ok(low)
+    }
+
+    /// The smallest range that holds all messages with a source time from `from` to `to`.
+    pub(super) fn time_range(&mut self, times: (i64, i64)) -> Result<(u64, u64), Fault> {
+        self.refresh_times()?;
+        self.times.range(&mut self.reader, times).map_err(|e| stream_fault(&self.name, e))
     }
 
     /// Reads the source times that came since the last time.

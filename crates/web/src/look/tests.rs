@@ -10,10 +10,10 @@ const SECOND: i64 = 1_000_000_000;
 const START: i64 = 1_772_366_400 * SECOND;
 
 /// A data folder that is removed at the end.
-struct Folder(Data);
+pub(super) struct Folder(pub(super) Data);
 
 impl Folder {
-    fn new(name: &str) -> Self {
+    pub(super) fn new(name: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("beamport-look-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         Self(Data::on_disk(folder))

@@ -41,15 +41,20 @@ impl Times {
         let spans = &mut self.spans;
         reader.walk_times(from, &mut |span| spans.push(span))?;
         while self.spans.len() > SPANS_MAX {
-            let joined = self.spans.chunks(2).map(|pair| TimeSpan {
-                first: pair[0].first,
-                next: pair[pair.len() - 1].next,
-                earliest: pair.iter().map(|span| span.earliest).min().unwrap_or_default(),
-                latest: pair.iter().map(|span| span.latest).max().unwrap_or_default(),
-            });
-            self.spans = joined.collect();
+            self.coarsen();
         }
         Ok(())
+    }
+
+    /// Joins neighbours.
+    fn coarsen(&mut self) {
+        let joined = self.spans.chunks(2).map(|pair| TimeSpan {
+            first: pair[0].first,
+            next: pair[pair.len() - 1].next,
+            earliest: pair.iter().map(|span| span.earliest).min().unwrap_or_default(),
+            latest: pair.iter().map(|span| span.latest).max().unwrap_or_default(),
+        });
+        self.spans = joined.collect();
     }
 
     /// One past the newest message whose source time is not after `at`.
@@ -58,21 +63,35 @@ impl Times {
             if span.latest <= at {
                 return Ok(span.next);
             }
-            // From the end, in pieces: what cannot be read is passed over.
-            let mut high = span.next;
-            while high > span.first {
-                let low = high.saturating_sub(TIME_BLOCK).max(span.first);
-                let newest = match reader.next_entries(low, (high - low) as usize)? {
-                    Stretch::Messages(entries) => entries.iter().rposition(|entry| entry.source_time <= at),
-                    Stretch::Missing(_) => None,
-                };
-                if let Some(newest) = newest {
-                    return Ok(low + newest as u64 + 1);
+            for block in blocks(span).rev() {
+                if let Some((_, newest)) = ends(reader, block, (i64::MIN, at))? {
+                    return Ok(newest + 1);
                 }
-                high = low;
             }
         }
         Ok(self.spans.first().map_or(0, |span| span.first))
+    }
+
+    /// The smallest range outside of which no message that can be read has a source time from `from` to `to`.
+    pub(super) fn range(&self, reader: &mut Reader, (from, to): (i64, i64)) -> store::Result<(u64, u64)> {
+        let touches = |span: &&TimeSpan| span.latest >= from && span.earliest <= to;
+        let all = || self.spans.iter().filter(touches).flat_map(blocks);
+        let mut low = None;
+        for block in all() {
+            low = ends(reader, block, (from, to))?.map(|(oldest, _)| oldest);
+            if low.is_some() {
+                break;
+            }
+        }
+        if let Some(low) = low {
+            for block in all().rev() {
+                if let Some((_, newest)) = ends(reader, block, (from, to))? {
+                    return Ok((low, newest + 1));
+                }
+            }
+        }
+        let end = reader.end();
+        Ok((end, end))
     }
 
     /// Messages in equal parts of the time from `from` to `to`: those of a span are spread evenly over its time.
@@ -94,6 +113,34 @@ impl Times {
         }
         counts.into_iter().map(|count| count as f32).collect()
     }
+}
+
+/// The parts of a span in each block of the time table, as ranges of messages.
+fn blocks(span: &TimeSpan) -> impl DoubleEndedIterator<Item = (u64, u64)> + use<> {
+    let &TimeSpan { first, next, .. } = span;
+    let numbers = first / TIME_BLOCK..next.div_ceil(TIME_BLOCK);
+    numbers.map(move |number| ((number * TIME_BLOCK).max(first), ((number + 1) * TIME_BLOCK).min(next)))
+}
+
+/// The oldest and the newest message of `low..high` with a source time from `from` to `to`, of those that can be read.
+fn ends(reader: &mut Reader, (low, high): (u64, u64), (from, to): (i64, i64)) -> store::Result<Option<(u64, u64)>> {
+    let mut found = None;
+    let mut at = low;
+    while at < high {
+        match reader.next_entries(at, (high - at) as usize)? {
+            Stretch::Messages([]) => break,
+            Stretch::Messages(entries) => {
+                for (sequence, entry) in (at..).zip(entries) {
+                    if (from..=to).contains(&entry.source_time) {
+                        found = Some((found.map_or(sequence, |(oldest, _)| oldest), sequence));
+                    }
+                }
+                at += entries.len() as u64;
+            }
+            Stretch::Missing(missing) => at = missing.next,
+        }
+    }
+    Ok(found)
 }
 
 /// Known gaps of streams, each asked for now and then.
@@ -164,6 +211,7 @@ pub(super) fn show(
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::Folder;
     use super::*;
 
     fn span(first: u64, next: u64, earliest: i64, latest: i64) -> TimeSpan {
@@ -182,5 +230,36 @@ mod tests {
         // A span that begins before the bar has its share in it.
         let counts = times.density((50, 99), 1);
         assert!((counts[0] - 50.0).abs() < 1.0, "{counts:?}");
+    }
+    /// A stream whose times rise by 20, shuffled within each 300 messages.
+    fn shuffled(data: &Data, count: i64) -> Reader {
+        let mut writer = data.writer("s", &store::Options::memory(64 << 20)).unwrap();
+        let origin = writer.origin("o").unwrap();
+        for number in 0..count {
+            let source_time = 20 * (number / 300 * 300 + number * 77 % 300);
+            let schema = store::SchemaId(*b"test");
+            let meta = store::Meta { source_time, origin, origin_seq: number as u64, schema, flags: 0 };
+            writer.append(&meta, b"x").unwrap();
+        }
+        data.reader_early("s").unwrap()
+    }
+
+    #[test]
+    fn the_map_finds_what_a_pass_over_the_stream_finds() {
+        let folder = Folder::new("times");
+        let mut reader = shuffled(&folder.0, 3000);
+        let mut times = Times::default();
+        times.refresh(&mut reader).unwrap();
+        for _ in 0..4 {
+            for (from, to) in
+                [(0, 0), (1, 19), (5, 5990), (5990, 6010), (17_001, 41_000), (-9, 70_000), (60_000, 70_000)]
+            {
+                let pass = reader.time_range(from, to + 1).unwrap();
+                assert_eq!(times.range(&mut reader, (from, to)).unwrap(), pass, "{from} to {to}");
+                let before = reader.time_range(i64::MIN, to + 1).unwrap().1;
+                assert_eq!(times.end_at(&mut reader, to).unwrap(), before, "to {to}");
+            }
+            times.coarsen();
+        }
     }
 }

@@ -244,7 +244,7 @@ impl Trends {
             let cause = "its source times are not times since 1970";
             return Err(Fault::new(format!("no trend of stream `{}`", panel.stream), cause));
         }
-        let (low, high) = stream.reader.time_range(from, to.saturating_add(1)).map_err(|e| stream.fault(e))?;
+        let (low, high) = stream.time_range((from, to))?;
         let identity = format!("{}/{low}/{high}/{from}/{to}", hex(&stream.uuid()));
         let is_same = panel.known.as_ref() == Some(&identity);
         object.insert("identity".into(), identity.into());
