@@ -1181,7 +1181,8 @@ impl Reader {
     /// Releases the segments that were read last: until the next call they are not pinned, and a writer can use their
     /// memory again. For a reader that looks at a message now and then.
     pub fn release(&mut self) {
-        (self.index, self.payload, self.shown, self.seen) = (None, None, Shown::default(), 0);
+        (self.index, self.payload, self.seen) = (None, None, 0);
+        self.shown.release();
         self.parents.release();
     }
 

@@ -525,6 +525,11 @@ impl Shown {
         self.round += 1;
     }
 
+    /// Releases the segments. Rounds go on: readers of parents compare them.
+    pub(crate) fn release(&mut self) {
+        *self = Self { round: self.round, ..Self::default() };
+    }
+
     /// Gives each message that was found its place; how many are good before the first whose payload is not all there or,
     /// if that is asked for, does not verify.
     pub(crate) fn check(&mut self, sums: bool) -> usize {

@@ -425,3 +425,22 @@ fn a_reader_that_looks_now_and_then_slowed_the_writer() {
         assert!(!pinned());
     }
 }
+
+#[test]
+fn a_reader_of_a_view_that_was_released_had_used_up_its_quota() {
+    let media = Os::shared();
+    let (place, above) = (Place::memory("released-parent"), Place::memory("released-view"));
+    let mut stream = Writer::open(&media, &place.0, "s", &Options::memory(1 << 20)).unwrap();
+    stream.append(&meta(0), &[1; 1000]).unwrap();
+    let mut view = Writer::open(&media, &above.0, "v", &Options::memory(1 << 20)).unwrap();
+    let parent = view.parent(place.0.file_name().unwrap().to_str().unwrap()).unwrap();
+    let mut reader = Reader::open(&media, &place.0, ReadOptions::default()).unwrap();
+    view.push_view(parent, 0, reader.read(1).unwrap().get(0).unwrap().entry).unwrap();
+    view.publish();
+    let mut reader = Reader::open(&media, &above.0, ReadOptions::default()).unwrap();
+    for _ in 0..100 {
+        reader.seek(0);
+        assert_eq!(reader.read(1).unwrap().get(0).unwrap().payload, [1; 1000]);
+        reader.release();
+    }
+}
