@@ -483,6 +483,89 @@ def test_what_is_missing_is_explained(lab, watched, tab):
     first.click()
     account.get_by_role("row", name="camera").first.wait_for()
     account.get_by_text("no source ran").first.wait_for()
+    assert refusals(page) == []
+
+
+@pytest.mark.services
+def test_messages_aside_are_not_lost_in_the_account_of_their_worker(watched, tab):
+    page = tab(watched[1])
+    account = page.locator("#account")
+    account.get_by_label("Account of").select_option("streams/picky")
+    verdict = account.get_by_role("status")
+    verdict.get_by_text("1 messages were moved aside").wait_for()
+    assert "Nothing is lost." in verdict.inner_text()
+    assert refusals(page) == []
+
+
+@pytest.mark.services
+def test_account_of_a_finished_run_names_its_files(lab, tab):
+    files = '\n[sink.frames]\nkind = "files"\ninputs = ["camera"]\n'
+    process, _ = lab.write(INSTRUMENT + files).up_ready()
+    url = url_of(lab, process)
+    lab.run("begin", "first", "--data", lab.data)
+    until(lambda: [s for s in json.loads(ask(url, "api/status"))["streams"] if s["count"] > 10], "no frames")
+    lab.run("end", "first", "--data", lab.data)
+    until(lambda: json.loads(ask(url, "api/status"))["runs"][0]["files"], "the files are not finished")
+    page = tab(url)
+    page.locator("#runs").get_by_role("button", name="first").click()
+    row = page.locator("#account").get_by_role("row").filter(has_text="B3SUMS")
+    product = json.loads(ask(url, "api/runs/first"))["files"][0]["product"]
+    row.get_by_text(product["blake3"]).wait_for()
+    assert f"{product['files']} files" in row.inner_text()
+    # What was shown of a run does not stay beside the account of another.
+    page.locator("#account").get_by_label("Account of").select_option("streams/camera")
+    row.wait_for(state="hidden")
+    assert refusals(page) == []
+
+
+@pytest.mark.services
+def test_loss_of_a_stream_leads_to_its_account(lab, tab):
+    boards = """
+[source.board]
+kind = "udp"
+listen = "127.0.0.1:{port}"
+framing = "beamport"
+when_full = "drop-oldest"
+boards = {{ rate = 200, size = "100 B", loss = 0.2, seed = 7 }}
+"""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process, _ = lab.write(INSTRUMENT + boards.format(port=port)).up_ready()
+    page = tab(url_of(lab, process))
+    page.locator("#streams").get_by_title("why messages of board are missing").click()
+    account = page.locator("#account")
+    account.get_by_role("row").filter(has_text="never received").first.wait_for()
+    assert account.get_by_label("Account of").input_value() == "streams/board"
+    # The status of a source is not a text.
+    page.locator("#running").get_by_role("row").filter(has_text=re.compile(r"datagrams \d+, .*network \d+")).wait_for()
+    assert refusals(page) == []
+
+
+@pytest.mark.services
+def test_answers_of_commands_are_sentences(lab, tab):
+    (lab.folder / "picky.py").write_text(WORKER)
+    shadow = '\n[worker.trial]\ncall = "picky.py:picky"\nshadow = "picky"\n'
+    process, _ = lab.write(WATCHED + shadow).up_ready()
+    url = url_of(lab, process)
+    until(lambda: len(json.loads(ask(url, "api/status"))["workers"]) == 2, "the shadow does not run")
+    page = tab(url)
+    control, dialog = page.locator("#control"), page.get_by_role("dialog")
+    control.get_by_role("button", name="Configure").click()
+    control.get_by_text("Nothing would change").wait_for()
+    control.get_by_label("slots").fill("2")
+    control.get_by_role("button", name="Configure").click()
+    dialog.get_by_text("Change worker picky: 2 slots.").wait_for()
+    dialog.get_by_role("button", name="Send").click()
+    control.get_by_text("done: worker picky has 2 slots: no parameters").wait_for()
+    control.get_by_role("button", name="Cut over").click()
+    dialog.get_by_text("Worker picky runs the code of its shadow trial").wait_for()
+    assert refusals(page) == []
+    dialog.get_by_role("button", name="Send").click()
+    control.get_by_text(
+        re.compile(r"done: worker picky now runs picky.py:picky from message \d+ of monitor on")
+    ).wait_for()
+    assert refusals(page) == []
 
 
 @pytest.mark.services

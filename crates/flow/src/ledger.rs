@@ -379,12 +379,14 @@ fn entries_of(data: &Data, stream: &str, from: u64, to: u64, run: &Run) -> Resul
     }
     // Origins of which nothing at all was appended (or is there any more).
     gaps.retain(|g| inside(g) && !accounts.iter().any(|a| a.origin == g.origin));
+    let mut absent = BTreeMap::new();
     for gap in gaps {
-        let mut entry = Entry { sent: gap.count(), ..Entry::new(stream, gap.origin.clone()) };
+        let entry = absent.entry(gap.origin.clone()).or_insert_with(|| Entry::new(stream, gap.origin.clone()));
+        entry.sent = entry.sent.saturating_add(gap.count());
         entry.count(&gap.reason, gap.count());
-        accounts.push(entry);
         used.push(gap);
     }
+    accounts.extend(absent.into_values());
     // What was lost behind the last message of the run stands in commits alone.
     if is_damaged || since.is_some_and(|since| run.start < since) {
         accounts.iter_mut().for_each(|account| account.closed = false);

@@ -115,6 +115,50 @@ impl Source for Seldom {
     }
 }
 
+/// Says a message of 20 kB in each step, and that the number behind it is lost.
+struct Lossy(u64);
+
+impl Source for Lossy {
+    fn start(&mut self, _: i64, _: &Resume) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn step(&mut self, now: i64, out: &mut dyn Outlet) -> Result<Step, Fault> {
+        let origin = out.origin("it")?;
+        let meta = Meta { source_time: now, origin, origin_seq: self.0, schema: SchemaId(*b"test"), flags: 0 };
+        let _ = out.push(&meta, &[0; 20_000])?;
+        out.missing(origin, self.0 + 1..=self.0 + 1, now..=now, "network")?;
+        self.0 += 2;
+        Ok(Step::At(now + SECOND))
+    }
+}
+
+#[test]
+fn an_origin_had_an_account_for_each_gap_once_retention_had_its_messages() {
+    let machine = Machine::new(1);
+    let data = Data { media: machine.start(), folder: "/disk/data".into(), drain: Drain::Caller };
+    let options = Options { when_full: store::WhenFull::DropOldest, ..Options::memory(1 << 20) };
+    let options = IntakeOptions { stream: options, ahead_max: 600 * SECOND };
+    let mut intake = Intake::start(&data, "s", Box::new(Lossy(0)), &options, machine.now()).unwrap();
+    let mut keeper = RunKeeper::open(&data).unwrap();
+    begun(&mut keeper, machine.now(), None, machine.now());
+    let mut steps = |n: u32| {
+        for _ in 0..n {
+            machine.advance(SECOND);
+            intake.step(machine.now()).unwrap();
+        }
+        StreamView::from(&intake)
+    };
+    steps(10);
+    keeper.end("r", machine.now() + 1, "asked", machine.now() + 1).unwrap();
+    keeper.step(machine.now(), &[steps(5)]).unwrap();
+    steps(200);
+    let account = ledger::account(&data, "r", &[]).unwrap();
+    let entries: Vec<_> = account.entries.iter().map(|e| (e.origin.as_str(), e.appended, e.lost.clone())).collect();
+    assert_eq!(entries[1..], [("it", 0, [("network".to_owned(), 10)].into())], "{entries:?}");
+    assert_eq!((entries[0].0, account.gaps.len(), account.lost), ("", 10, 10));
+}
+
 fn seldom(data: &Data, now: i64) -> Intake {
     let options = IntakeOptions { stream: Options::disk(1 << 20), ahead_max: 600 * SECOND };
     Intake::start(data, "seldom", Box::new(Seldom::default()), &options, now).unwrap()

@@ -63,3 +63,21 @@ fn the_bytes_of_a_stream_are_those_that_its_files_take() {
     assert_eq!((stream.stored_bytes, stream.live_bytes), machine.used());
     assert!(stream.stored_bytes > 500_000, "{}", stream.stored_bytes);
 }
+
+#[test]
+fn a_reader_that_keeps_messages_for_a_view_lagged_by_all_of_them() {
+    let machine = Machine::new(1);
+    let data = Data { media: machine.start(), folder: "/disk/data".into(), drain: Drain::Caller };
+    let mut writer = data.writer("raw", &Options::memory(1 << 20)).unwrap();
+    for number in 0..10 {
+        let meta = Meta { source_time: 1, origin: 0, origin_seq: number, schema: SchemaId(*b"test"), flags: 0 };
+        writer.append(&meta, &[0; 50_000]).unwrap();
+    }
+    let mut view = data.writer("view", &Options::memory(1 << 20)).unwrap();
+    view.parent("raw").unwrap();
+    let stream = || Watch::new(&data).status(0, false).unwrap().streams.remove(0);
+    assert_eq!((stream().readers[0].lag, stream().lag), (Some(10), 0));
+    assert!(stream().fill > 0.4, "what it keeps cannot be freed");
+    data.hold("raw", "analysis", 7).unwrap();
+    assert_eq!(stream().lag, 3);
+}

@@ -22,7 +22,7 @@ import { stageRow, sum } from './overview.js';
  * @property {boolean} closed
  */
 
-/** @typedef {{sink: string, finished: boolean, product: any}} File */
+/** @typedef {{sink: string, finished: boolean, product: ?{file: string, size: number, blake3: string, files: number, bytes: number}}} File */
 /** @typedef {{time: number, reason: string, text: string, stream: string, sequence: number, schema: string, bytes: number}} Aside */
 
 /** Words that need more than themselves. @type {Record<string, string>} */
@@ -83,9 +83,9 @@ export class Account {
     ]);
     this.files = new Table('Files', [
       ['sink', ''],
-      ['file', ''],
+      ['file', 'text'],
       ['size', 'number'],
-      ['BLAKE3', ''],
+      ['BLAKE3', 'text'],
     ]);
     this.aside = new Table('Messages aside', [
       ['message', ''],
@@ -99,10 +99,12 @@ export class Account {
       this.verdict,
       ...[this.entries, this.rows, this.gaps, this.files, this.aside].map((table) => table.element),
     );
-    for (const table of [this.entries, this.rows, this.gaps, this.files, this.aside]) table.element.hidden = true;
+    this.clear();
     /** The stages that may have messages aside. @type {string[]} */
     this.stages = [];
     this.options = '';
+    /** The path of what is shown. */
+    this.shown = '';
   }
 
   /** @param {Status} status */
@@ -110,12 +112,19 @@ export class Account {
     const names = new Set([...streams.map((s) => s.name), ...stages.map((row) => row.stage), ...workers.map((w) => w.name)]);
     this.stages = [...new Set([...names, ...Object.keys(running)])];
     const options = ['', ...runs.map((run) => `runs/${run.name}`).reverse(), ...streams.map((s) => `streams/${s.name}`)];
-    if (String(options) === this.options) return;
-    this.options = String(options);
     const { value } = this.list;
-    const text = (/** @type {string} */ path) => (path === '' ? 'choose a run or a stream…' : path.replace('s/', ' '));
+    const lossy = new Set([...runs.filter((run) => run.lost).map((run) => `runs/${run.name}`), ...streams.filter((s) => s.lost > 0).map((s) => `streams/${s.name}`)]);
+    const text = (/** @type {string} */ path) =>
+      path === '' ? 'choose a run or a stream…' : path.replace('s/', ' ') + (lossy.has(path) ? ' ▲ lost' : '');
+    if (String(options.map(text)) === this.options) return;
+    this.options = String(options.map(text));
     this.list.replaceChildren(...options.map((path) => element('option', { value: path }, text(path))));
     this.list.value = options.includes(value) ? value : '';
+  }
+
+  /** Hides what was shown of another account. */
+  clear() {
+    for (const table of [this.entries, this.rows, this.gaps, this.files, this.aside]) table.element.hidden = true;
   }
 
   /** Shows the account of this path: `runs/NAME`, `streams/NAME`. @param {string} path */
@@ -128,6 +137,11 @@ export class Account {
 
   async ask() {
     const path = this.list.value;
+    if (path !== this.shown) {
+      this.shown = path;
+      this.clear();
+      this.say(path === '' ? '' : 'asked…', false);
+    }
     if (path === '') return;
     try {
       const answer = await ask(`api/${path}`);
@@ -142,6 +156,7 @@ export class Account {
       this.show(account.entries, rows, account.gaps, answer.more, answer.files ?? [], aside);
       if (isRun && account.state !== 'sealed') this.say(OPEN, false);
     } catch (error) {
+      this.clear();
       this.say(error instanceof Error ? error.message : String(error), true);
     }
   }
@@ -156,16 +171,20 @@ export class Account {
    */
   show(entries, rows, gaps, more, files, aside) {
     const lost = [...entries, ...rows].reduce((all, row) => all + sum(row.lost), 0);
+    const moved = rows.reduce((all, row) => all + sum(row.aside), 0);
     const open = [...entries, ...rows].filter((row) => !row.closed).length;
     const words = [lost === 0 ? 'Nothing is lost.' : `▲ ${count(lost)} messages are lost.`];
+    if (moved > 0) words.push(`${count(moved)} messages were moved aside: they are listed below with their reasons.`);
     words.push(open === 0 ? 'Every account closes.' : `▲ ${count(open)} accounts do not close: some messages cannot be explained.`);
     if (more > 0) words.push(`${count(more)} older gaps are not listed.`);
+    words.push(`As of ${time(Date.now() * 1e6).slice(11, 19)} UTC.`);
     this.say(words.join(' '), lost > 0 || open > 0);
-    this.fill(this.entries, entries, (row) => ({
+    const lossy = [...entries].sort((a, b) => sum(b.lost) - sum(a.lost));
+    this.fill(this.entries, lossy, (row) => ({
       key: `${row.stream} ${row.origin}`,
       cells: [
         row.stream,
-        row.origin || '-',
+        row.origin || '(not in the stream any more)',
         count(row.sent),
         count(row.appended),
         count(row.duplicate),
@@ -189,14 +208,14 @@ export class Account {
         element('button', { type: 'button', click: () => this.page.go(gap.from) }, 'Show'),
       ],
     }));
-    const made = files.flatMap(({ sink, finished, product }) => {
-      const list = product?.files ?? (product?.file ? [product] : []);
-      return list.map((/** @type {any} */ file) => ({ sink, finished, file }));
+    this.fill(this.files, files, ({ sink, finished, product }) => {
+      const name = product?.file ?? '-';
+      const lists = product && product.bytes !== product.size ? `, the list of ${count(product.files)} files (${quantity(product.bytes, 'B')})` : '';
+      return {
+        key: sink,
+        cells: [sink, `${name}${lists}${finished ? '' : ' (not finished)'}`, quantity(product?.size, 'B'), product?.blake3 ?? '-'],
+      };
     });
-    this.fill(this.files, made, ({ sink, finished, file }) => ({
-      key: `${sink} ${file.file}`,
-      cells: [sink, `${file.file}${finished ? '' : ' (not finished)'}`, quantity(file.size, 'B'), file.blake3 ?? '-'],
-    }));
     this.fill(this.aside, aside, (row) => ({
       key: `${row.stream} ${row.sequence} ${row.time} ${row.reason}`,
       cells: [

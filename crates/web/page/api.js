@@ -90,7 +90,7 @@
  * @property {{name: string, why: string}[]} unreadable
  * @property {{book: string, first: number, last: number, why: string}[]} damaged
  * @property {string[]} troubles
- * @property {Record<string, {kind: string, status: string | null, trouble: string | null}>} running
+ * @property {Record<string, {kind: string, status: Record<string, any> | null, trouble: string | null}>} running
  * @property {{pid: number, role: string}} web
  */
 

@@ -65,9 +65,10 @@ class Page {
     this.failures = new Map();
     this.isLocked = false;
     this.bell = new Bell();
-    this.streams = new Streams((stream) => this.toggle(stream));
     this.account = new Account({ go: (at) => this.go(at) });
-    this.overview = new Overview((path) => this.account.choose(path));
+    const account = (/** @type {string} */ path) => this.account.choose(path);
+    this.streams = new Streams((stream) => this.toggle(stream), account);
+    this.overview = new Overview(account);
     this.control = new Control();
     this.bar = this.makeBar();
     this.grid = byId('panels').querySelector('.grid') ?? byId('panels');

@@ -28,6 +28,8 @@ export class Control {
         ...fields,
         element('button', { type: 'submit' }, text),
       );
+    /** @type {Status['workers']} */
+    this.workers = [];
     this.run = element('input', { size: 16, placeholder: 'the next number', pattern: '[A-Za-z0-9][A-Za-z0-9_\\-]{0,63}' });
     this.title = element('input', { size: 24 });
     this.open = element('select');
@@ -60,11 +62,13 @@ export class Control {
     );
     this.cutover = form('Cut over', () => ({ command: 'cutover', shadow: this.shadow.value }), field('shadow', this.shadow));
     this.answer = element('p', { role: 'status', class: 'readout' });
+    this.effect = element('p');
     this.question = element('pre');
     this.dialog = element(
       'dialog',
       { 'aria-labelledby': 'confirm-title' },
       element('h2', { id: 'confirm-title' }, 'Send this command?'),
+      this.effect,
       this.question,
       element(
         'form',
@@ -76,9 +80,9 @@ export class Control {
     this.table = new Table('Commands', [
       ['time', ''],
       ['command', ''],
-      ['arguments', ''],
-      ['by', ''],
-      ['answer', ''],
+      ['arguments', 'text'],
+      ['by', 'text'],
+      ['answer', 'text'],
     ]);
     const record = element('details', { toggle: () => record.open && this.askRecord() }, element('summary', {}, 'Commands so far'), this.table.element);
     this.record = record;
@@ -95,9 +99,29 @@ export class Control {
     fill(this.open, runs.filter((run) => run.state === 'open').map((run) => run.name));
     fill(this.worker, workers.filter((worker) => !worker.shadow).map((worker) => worker.name));
     fill(this.shadow, workers.filter((worker) => worker.shadow).map((worker) => worker.name));
+    this.workers = workers;
     this.end.hidden = this.open.options.length === 0;
     this.configure.hidden = this.worker.options.length === 0;
     this.cutover.hidden = this.shadow.options.length === 0;
+  }
+
+  /** What a command will do; empty: nothing. @param {any} command */
+  effectOf(command) {
+    switch (command.command) {
+      case 'begin':
+        return command.run ? `Begin run ${command.run} now.` : 'Begin the next run now.';
+      case 'end':
+        return `End run ${command.run} now.`;
+      case 'cutover': {
+        const { shadow, call } = this.workers.find((worker) => worker.name === command.shadow) ?? {};
+        return `Worker ${shadow} runs the code of its shadow ${command.shadow} (${call}) from then on. To compare their outputs before: beamport compare ${shadow} ${command.shadow}`;
+      }
+      default: {
+        const parts = Object.entries(command.parameters ?? {}).map(([name, value]) => `${name}=${JSON.stringify(value)}`);
+        if (command.slots) parts.push(`${command.slots} slots`);
+        return parts.length === 0 ? '' : `Change worker ${command.worker}: ${parts.join(', ')}.`;
+      }
+    }
   }
 
   /** Shows a command, and sends it where that is wanted. @param {() => object} make */
@@ -109,6 +133,12 @@ export class Control {
       setText(this.answer, `▲ The parameters are not JSON: ${error}`);
       return;
     }
+    const effect = this.effectOf(command);
+    if (effect === '') {
+      setText(this.answer, '▲ Nothing would change: give parameters or a number of slots.');
+      return;
+    }
+    setText(this.effect, effect);
     setText(this.question, JSON.stringify(command, null, 2));
     this.dialog.returnValue = 'no';
     this.dialog.showModal();
@@ -161,9 +191,22 @@ function fill(list, values) {
   if (values.includes(value)) list.value = value;
 }
 
-/** An answer in a few words. @param {any} answer */
+/** An answer in sentences. @param {any} answer */
 function brief(answer) {
   if (answer?.name && answer?.state) return `run ${answer.name} is ${answer.state}`;
+  if (answer?.fault) return `▲ ${typeof answer.fault === 'string' ? answer.fault : sentence(answer.fault)}`;
+  if (answer?.worker && answer.from) {
+    const from = answer.from.map((/** @type {any} */ one) => `message ${one.sequence} of ${one.stream}`).join(', ');
+    const { compared } = answer;
+    const before = compared?.fault ?? (compared && `${compared.same} outputs were the same, ${compared.different} different`);
+    const rest = `which is from message ${answer.output} of ${answer.worker} on; it stays so until [worker.${answer.worker}] in the instrument file is changed`;
+    return `worker ${answer.worker} now runs ${answer.code?.call} from ${from} on, ${rest}${before ? ` (before: ${before})` : ''}`;
+  }
+  if (answer?.worker) {
+    const parameters = Object.entries(answer.parameters ?? {}).map(([name, value]) => `${name}=${JSON.stringify(value)}`);
+    const slots = answer.slots === 1 ? '1 slot' : `${answer.slots} slots`;
+    return `worker ${answer.worker} has ${slots}: ${parameters.join(' ') || 'no parameters'}`;
+  }
   const text = typeof answer === 'string' ? answer : JSON.stringify(answer);
   return text.length > 300 ? `${text.slice(0, 300)}…` : text;
 }

@@ -105,7 +105,7 @@ export function flip(label, on, changed) {
 export class Table {
   /**
    * @param {string} caption for screen readers
-   * @param {[title: string, kind: '' | 'number'][]} columns the first is the head of the row
+   * @param {[title: string, kind: '' | 'number' | 'text'][]} columns the first is the head of the row
    * @param {number} [most] rows that are shown
    */
   constructor(caption, columns, most = 100) {

@@ -71,9 +71,31 @@ export function duration(ns) {
   const sign = ns < 0 ? '-' : '';
   if (seconds < 1) return `${sign}${Math.round(seconds * 1e3)} ms`;
   if (seconds < 120) return `${sign}${number(Number(seconds.toFixed(1)))} s`;
-  if (seconds < 7200) return `${sign}${Math.round(seconds / 60)} min`;
-  if (seconds < 172800) return `${sign}${Math.round(seconds / 3600)} h`;
+  if (seconds < 7200) return sign + parts(Math.round(seconds), 60, 'min', 's');
+  if (seconds < 172800) return sign + parts(Math.round(seconds / 60), 60, 'h', 'min');
   return `${sign}${count(Math.round(seconds / 86400))} d`;
+}
+
+/**
+ * `7 min 02 s`, or `7 min` where nothing is left.
+ * @param {number} value in the smaller unit
+ * @param {number} size of the larger unit
+ * @param {string} large
+ * @param {string} small
+ */
+function parts(value, size, large, small) {
+  const rest = value % size;
+  return `${Math.floor(value / size)} ${large}${rest ? ` ${String(rest).padStart(2, '0')} ${small}` : ''}`;
+}
+
+/**
+ * Fields of a flat object: `datagrams 12, fill 0.5`.
+ * @param {Record<string, any>} values
+ * @returns {string}
+ */
+export function fields(values) {
+  const all = Object.entries(values);
+  return all.length === 0 ? '-' : all.map(([name, value]) => `${name} ${typeof value === 'object' ? JSON.stringify(value) : number(value)}`).join(', ');
 }
 
 /**

@@ -1,7 +1,7 @@
 // Workers, runs, accounts of stages, faults: the tables below the panels.
 
 import { byId, element, setText, Table } from './dom.js';
-import { count, duration, number, quantity, reasons, time } from './format.js';
+import { count, duration, fields, quantity, reasons, time } from './format.js';
 
 /** @typedef {import('./api.js').Status} Status */
 
@@ -142,7 +142,7 @@ export class Overview {
     const slots = workers.flatMap((worker) =>
       Object.entries(worker.statistics).map(([slot, values]) => ({
         key: `${worker.name} ${slot}`,
-        cells: [`${worker.name} ${slot}`, Object.entries(values).map(([name, value]) => `${name} ${number(value)}`).join(', ')],
+        cells: [`${worker.name} ${slot}`, fields(values)],
       })),
     );
     this.slots.element.hidden = slots.length === 0;
@@ -191,9 +191,7 @@ export class Overview {
   /** @param {Status} status */
   showAccounts({ stages, missing }) {
     byId('accounts').hidden = stages.length === 0 && missing.length === 0;
-    this.accounts.show(
-      stages.map(stageRow),
-    );
+    this.accounts.show(stages.map(stageRow));
     const texts = missing.map(
       (one) => `${one.stage}: ${count(one.missing)} ids without any message, ${count(one.incomplete)} incomplete.`,
     );
@@ -207,7 +205,7 @@ export class Overview {
     this.running.show(
       stages.map(([name, stage]) => ({
         key: name,
-        cells: [name, stage.kind, stage.status ?? '-', stage.trouble ?? '-'],
+        cells: [name, stage.kind, fields(stage.status ?? {}), stage.trouble ?? '-'],
         bad: at({ 3: stage.trouble !== null }),
       })),
     );

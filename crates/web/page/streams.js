@@ -1,6 +1,6 @@
 // The table of streams: what is in them, what is lost, who reads and how far behind.
 
-import { byId, element, Table } from './dom.js';
+import { byId, element, setText, Table } from './dom.js';
 import { count, quantity } from './format.js';
 
 /** @typedef {import('./api.js').Stream} Stream */
@@ -9,9 +9,15 @@ import { count, quantity } from './format.js';
 const MANY = 20;
 
 export class Streams {
-  /** @param {(stream: string) => void} toggle opens or closes the panels of a stream */
-  constructor(toggle) {
+  /**
+   * @param {(stream: string) => void} toggle opens or closes the panels of a stream
+   * @param {(path: string) => void} account shows the account of `streams/NAME`
+   */
+  constructor(toggle, account) {
     this.toggle = toggle;
+    this.account = account;
+    /** What is lost of a stream leads to its account. @type {Map<string, HTMLButtonElement>} */
+    this.losses = new Map();
     /** @type {Map<string, HTMLButtonElement>} */
     this.buttons = new Map();
     this.table = new Table('Streams', [
@@ -60,25 +66,34 @@ export class Streams {
       this.buttons.set(stream.name, button);
     }
     button.setAttribute('aria-pressed', String(this.open.has(stream.name)));
-    const lags = stream.readers.map((reader) => {
-      const name = reader.name || reader.kind;
+    let loss = this.losses.get(stream.name);
+    if (!loss) {
+      loss = element('button', { type: 'button', class: 'bad', click: () => this.account(`streams/${stream.name}`) });
+      this.losses.set(stream.name, loss);
+    }
+    setText(loss, `▲ ${count(stream.lost)}`);
+    loss.title = `why messages of ${stream.name} are missing`;
+    const lags = stream.readers.filter((reader) => reader.name).map((reader) => {
+      const { name } = reader;
+      if (/^(view|keeps) /.test(name)) return `${name} (${count(reader.lag)} kept)`;
       const away = reader.pid === null && reader.kind === 'counted' ? ', not running' : '';
       return reader.lag === null ? name : `${name} (lag ${count(reader.lag)}${away})`;
     });
+    const anonymous = stream.readers.filter((reader) => !reader.name).length;
+    if (anonymous > 0) lags.push(`${anonymous} anonymous`);
     const cells = [
       button,
       count(stream.messages),
       quantity(stream.messages_per_s, ''),
       quantity(stream.bytes, 'B'),
       quantity(stream.bytes_per_s, 'B/s'),
-      count(stream.lost),
+      stream.lost > 0 ? loss : '0',
       count(stream.lag),
       `${(stream.fill * 100).toFixed(0)} %`,
       count(stream.late),
       lags.join(', ') || '-',
     ];
     const bad = Array(cells.length).fill(false);
-    bad[5] = stream.lost > 0;
     bad[7] = stream.fill >= 0.9;
     return { key: stream.name, cells, bad };
   }

@@ -2,7 +2,8 @@
 //!
 //! * `messages`, `bytes`: in the stream now (payloads, without index and spare space).
 //! * `lost`: known missing messages at the entry; of a stream that a merge or a worker fills, the losses of that stage.
-//! * `lag`: published messages that the slowest counted reader has not committed.
+//! * `lag`: published messages that the slowest counted reader has not committed; not of `view NAME` and `keeps NAME`,
+//!   which only keep messages.
 //! * `fill`: share of the live place that cannot be freed: not on disk yet (disk streams), or unread (memory streams).
 //! * `late`: messages of a sealed run that arrived after its seal.
 //!
@@ -39,6 +40,13 @@ pub struct ReaderStatus {
     pub pid: Option<u32>,
 }
 
+impl ReaderStatus {
+    /// It reads nothing, and keeps messages for a view or for a worker: its position is not behind.
+    fn keeps(&self) -> bool {
+        self.name.starts_with("view ") || self.name.starts_with("keeps ")
+    }
+}
+
 /// A stream at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StreamStatus {
@@ -68,7 +76,7 @@ pub struct StreamStatus {
     pub bytes_per_s: Option<f64>,
     /// Messages known to be missing at the entry, or lost by the merge or worker that fills it.
     pub lost: u64,
-    /// Messages that the slowest counted reader has not committed yet.
+    /// Messages that the slowest counted reader has not committed yet. Readers that only keep messages do not count.
     pub lag: u64,
     /// Share of the live place that cannot be freed, 0 to 1.
     pub fill: f64,
@@ -483,11 +491,13 @@ fn look_at(data: &Data, name: &str, runs: &[Run], seen: &mut Seen, look: &Look<'
     seen.ask_ledger(data, name, look.filled)?;
     let bounds = reader.bounds();
     let readers = readers(data, &reader, bounds.count);
-    let counted = || readers.iter().filter(|r| r.kind == "counted").filter_map(|r| r.lag);
-    let lag = counted().max().unwrap_or(0);
+    let slowest = |is_of: fn(&ReaderStatus) -> bool| {
+        readers.iter().filter(|r| r.kind == "counted" && is_of(r)).filter_map(|r| r.lag).max().unwrap_or(0)
+    };
+    let lag = slowest(|reader| !reader.keeps());
     let needed_from = match header.level {
         Level::Disk => bounds.disk,
-        Level::Memory => bounds.count - lag.min(bounds.count - bounds.first),
+        Level::Memory => bounds.count - slowest(|_| true).min(bounds.count - bounds.first),
     };
     // A folder that goes away meanwhile takes nothing.
     let occupied = |folder| data.media.occupied(folder).unwrap_or(0);
