@@ -262,6 +262,47 @@ def test_every_view_can_be_chosen(served, tab):
     image_of(page, "detector")
 
 
+@pytest.fixture
+def shelf(lab, nexus):
+    """The page of a data folder that nobody writes: `shelf(STREAM, [MESSAGE, ...])` appends; the URL."""
+    lab.data.mkdir()
+    process = lab.popen("web", "--data", lab.data, "--listen", "127.0.0.1:0")
+
+    def append(stream: str, messages: list[dict]) -> None:
+        path = lab.folder / "messages.json"
+        path.write_text(json.dumps(messages))
+        lab.run("append", stream, path, "--data", lab.data)
+
+    return append, url_of(lab, process)
+
+
+def value(at: int, origin: str = "T") -> dict:
+    """A value of a device; its time in ns since 1970."""
+    content = {"schema": "f144", "source_name": origin, "timestamp": at, "value": float(at % 1000)}
+    return {"source_time": at, "origin": origin, "content": content}
+
+
+@pytest.mark.services
+def test_lane_shows_how_late_messages_were_at_their_time(shelf, tab):
+    append, url = shelf
+    now = json.loads(ask(url, "api/status"))["time"]
+    append("devices", [value(now - seconds * 1_000_000_000) for seconds in (500, 300, 100)])
+    page = tab(url)
+    lane = page.locator(".lane").filter(has_text="devices")
+    # They were appended now.
+    lane.get_by_text(re.compile(r"^devices, at most (8|9|1\d) min late$")).wait_for()
+    bar = page.get_by_role("slider", name="Moment that all panels show")
+    bar.focus()
+    # Of the newest message before the moment: 3 s ago, then some minutes.
+    page.keyboard.press("ArrowLeft")
+    lane.get_by_text(re.compile(r"here (1\d\d(\.\d)? s|[2-4] min) late")).wait_for()
+    for _ in range(3):
+        page.keyboard.press("PageDown")
+    lane.get_by_text(re.compile(r"here [5-9] min late")).wait_for()
+    page.get_by_text("Line: how long after their time they arrived").wait_for()
+    assert refusals(page) == []
+
+
 @pytest.mark.services
 def test_page_fits_a_telephone(served, tab):
     page = tab(served[1], width=360)

@@ -289,7 +289,7 @@ class Page {
     this.account.take(answer);
     this.control.take(answer);
     this.bar.showRuns(answer.runs);
-    this.bar.showLate(answer.streams);
+    this.bar.takeLate(answer.streams);
     if (isOther) this.arrange();
   }
 

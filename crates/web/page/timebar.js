@@ -1,8 +1,8 @@
-// The time bar, which rules all panels: a lane for each stream, with its messages, what is missing, and what was moved
-// aside; runs above them. A click, a drag or a key chooses the moment.
+// The time bar, which rules all panels: a lane for each stream, with its messages, how late they arrived, what is
+// missing, and what was moved aside; runs above them. A click, a drag or a key chooses the moment.
 
 import { choice, element, setText } from './dom.js';
-import { count, time } from './format.js';
+import { count, duration, time } from './format.js';
 
 /** @typedef {import('./api.js').Answer} Answer */
 /** @typedef {import('./api.js').Gap} Gap */
@@ -10,7 +10,11 @@ import { count, time } from './format.js';
 /** @typedef {import('./state.js').State} State */
 
 /** Height of a lane, px. */
-const HEIGHT = 22;
+const HEIGHT = 26;
+/** What of it marks take at the top; bars and the line of lateness have the rest. */
+const MARKS = 8;
+/** Times that are not known, as the ledger has them. */
+const UNKNOWN = 2 ** 63;
 /** Gaps in the list. */
 const LISTED = 20;
 /** Runs to choose from. */
@@ -26,6 +30,14 @@ const SPANS = [
   ['86400', '1 d'],
   ['604800', '7 d'],
 ];
+
+/**
+ * @typedef {object} Lane
+ * @property {HTMLElement} row
+ * @property {HTMLElement} label
+ * @property {HTMLCanvasElement} canvas
+ * @property {Answer | null} answer the newest without a fault
+ */
 
 export class TimeBar {
   /**
@@ -49,8 +61,10 @@ export class TimeBar {
     this.gaps = [];
     /** @type {Run[]} */
     this.runs = [];
-    /** @type {Map<string, {row: HTMLElement, label: HTMLElement, canvas: HTMLCanvasElement}>} */
+    /** @type {Map<string, Lane>} */
     this.lanes = new Map();
+    /** Messages that came behind the seal of their run, by stream. @type {Map<string, number>} */
+    this.late = new Map();
     this.isDragged = false;
     this.speed = 0;
 
@@ -117,7 +131,12 @@ export class TimeBar {
         button('Next alarm', () => this.goToAlarm()),
         this.runChoice,
       ),
-      element('p', { class: 'muted' }, 'Bars: messages. Full height with a cross: missing. Triangle: moved aside.'),
+      element(
+        'p',
+        { class: 'muted' },
+        'Bars: messages. Line: how long after their time they arrived. ',
+        'Full height with a cross: missing. ▼ moved aside. ▲ arrived behind the seal of their run.',
+      ),
       this.details,
     );
     setInterval(() => this.tick(), STEP);
@@ -151,7 +170,7 @@ export class TimeBar {
       if (!lane) {
         const canvas = element('canvas', { height: HEIGHT, 'aria-hidden': 'true' });
         const label = element('span', {}, name);
-        lane = { row: element('div', { class: 'lane' }, label, canvas), label, canvas };
+        lane = { row: element('div', { class: 'lane' }, label, canvas), label, canvas, answer: null };
         this.lanes.set(name, lane);
       }
       if (this.rows.children[i] !== lane.row) this.rows.insertBefore(lane.row, this.rows.children[i] ?? null);
@@ -159,6 +178,7 @@ export class TimeBar {
       if (answer.fault) continue;
       [this.from, this.to] = [answer.from, answer.to];
       this.gaps.push(...answer.gaps);
+      lane.answer = answer;
       draw(lane.canvas, answer);
     }
     this.gaps.sort((a, b) => a.from - b.from);
@@ -168,13 +188,32 @@ export class TimeBar {
   }
 
   /**
-   * Shows how many messages of a stream came behind the seal of their run.
+   * Takes how many messages of a stream came behind the seal of their run.
    * @param {{name: string, late: number}[]} streams
    */
-  showLate(streams) {
-    for (const { name, late } of streams) {
-      const label = this.lanes.get(name)?.label;
-      if (label) setText(label, late > 0 ? `${name}, ▲ ${count(late)} late` : name);
+  takeLate(streams) {
+    this.late = new Map(streams.map(({ name, late }) => [name, late]));
+    this.showLabels();
+  }
+
+  /** Says of each lane what it shows, at the moment that is chosen or in all. */
+  showLabels() {
+    const { at } = this.state;
+    for (const [name, { label, answer }] of this.lanes) {
+      const parts = [name];
+      const late = this.late.get(name) ?? 0;
+      if (late > 0) parts.push(`▲ ${count(late)} behind the seal`);
+      const all = answer?.arrays.lateness?.values ?? [];
+      const isInside = answer && at !== null && at >= answer.from && at <= answer.to;
+      if (isInside) {
+        let part = Math.min(all.length - 1, Math.floor(((at - answer.from) / (answer.to - answer.from)) * all.length));
+        // Of the newest message up to the moment, which the panels show.
+        while (part > 0 && Number.isNaN(all[part])) part -= 1;
+        if (all[part] > -Infinity) parts.push(`here ${lateness(all[part])}`);
+      }
+      const most = largest(all);
+      if (most > -Infinity) parts.push(`at most ${lateness(most)}`);
+      setText(label, parts.join(', '));
     }
   }
 
@@ -200,19 +239,20 @@ export class TimeBar {
   }
 
   showGaps() {
-    this.before.disabled = this.after.disabled = this.gaps.length === 0;
+    this.before.disabled = this.after.disabled = !this.gaps.some((gap) => isKnown(gap.from));
     this.details.hidden = this.gaps.length === 0;
     setText(this.summary, `Gaps in this time: ${count(this.gaps.length)}`);
     const newest = this.gaps.slice(-LISTED).reverse();
     const texts = newest.map((gap) => {
       const unknown = gap.last < gap.first;
       const numbers = unknown ? 'an unknown number' : gap.first === gap.last ? `number ${gap.first}` : `numbers ${gap.first} to ${gap.last}`;
-      return `${time(gap.from)}: ${gap.stream}, ${numbers} ${gap.origin && `of ${gap.origin} `}(${gap.reason})`;
+      const at = isKnown(gap.from) ? time(gap.from) : 'time unknown';
+      return `${at}: ${gap.stream}, ${numbers} ${gap.origin && `of ${gap.origin} `}(${gap.reason})`;
     });
     if (String(texts) === this.list.dataset.shown) return;
     this.list.dataset.shown = String(texts);
     this.list.replaceChildren(
-      ...newest.map((gap, i) => element('li', {}, element('button', { type: 'button', click: () => this.go(gap.from) }, texts[i]))),
+      ...newest.map((gap, i) => element('li', {}, isKnown(gap.from) ? element('button', { type: 'button', click: () => this.choose(gap.from) }, texts[i]) : texts[i])),
     );
   }
 
@@ -233,6 +273,7 @@ export class TimeBar {
       setText(this.ends.children[0], `${time(this.from)} UTC`);
       setText(this.ends.children[1], this.end === null ? 'now' : `${time(this.to)} UTC`);
     }
+    this.showLabels();
   }
 
   /** @param {PointerEvent} event */
@@ -288,7 +329,8 @@ export class TimeBar {
   /** @param {-1 | 1} step */
   goToGap(step) {
     const at = this.state.at ?? this.to;
-    const gap = step > 0 ? this.gaps.find((one) => one.from > at) : this.gaps.filter((one) => one.from < at).pop();
+    const known = this.gaps.filter((one) => isKnown(one.from));
+    const gap = step > 0 ? known.find((one) => one.from > at) : known.filter((one) => one.from < at).pop();
     if (gap) this.choose(gap.from);
   }
 
@@ -332,6 +374,23 @@ export class TimeBar {
   }
 }
 
+/** @param {number} at ns */
+function isKnown(at) {
+  return Math.abs(at) < UNKNOWN;
+}
+
+/** @param {ArrayLike<number>} values */
+function largest(values) {
+  let most = -Infinity;
+  for (let i = 0; i < values.length; i += 1) if (values[i] > most) most = values[i];
+  return most;
+}
+
+/** @param {number} ns */
+function lateness(ns) {
+  return ns < 0 ? `${duration(-ns)} early` : `${duration(ns)} late`;
+}
+
 /**
  * Draws a lane.
  * @param {HTMLCanvasElement} canvas
@@ -339,7 +398,6 @@ export class TimeBar {
  */
 function draw(canvas, answer) {
   const counts = answer.arrays.counts.values;
-  const aside = answer.arrays.aside?.values;
   const width = counts.length;
   if (canvas.width !== width) canvas.width = width;
   const context = canvas.getContext('2d');
@@ -347,17 +405,19 @@ function draw(canvas, answer) {
   const style = getComputedStyle(document.documentElement);
   const colour = (/** @type {string} */ name) => style.getPropertyValue(name).trim();
   context.clearRect(0, 0, width, HEIGHT);
-  let most = 0;
-  for (const value of counts) most = Math.max(most, value);
+  const most = largest(counts);
   context.fillStyle = colour('--accent');
   for (let i = 0; i < width; i += 1) {
     if (!(counts[i] > 0)) continue;
-    const height = Math.max(2, (HEIGHT - 8) * Math.min(1, counts[i] / most));
+    const height = Math.max(2, (HEIGHT - MARKS) * Math.min(1, counts[i] / most));
     context.fillRect(i, HEIGHT - height, 1, height);
   }
+  drawLine(context, answer.arrays.lateness?.values ?? [], colour('--text'), colour('--card'));
   const place = (/** @type {number} */ at) => ((at - answer.from) / (answer.to - answer.from)) * width;
+  context.lineWidth = 1;
   context.fillStyle = context.strokeStyle = colour('--bad');
   for (const gap of answer.gaps) {
+    if (!isKnown(gap.from)) continue;
     const left = Math.max(0, place(gap.from));
     const right = Math.max(left + 2, Math.min(width, place(gap.to)));
     context.fillRect(left, 0, right - left, HEIGHT);
@@ -368,13 +428,50 @@ function draw(canvas, answer) {
     context.lineTo(left - 3, 6);
     context.stroke();
   }
-  context.fillStyle = colour('--text');
-  for (let i = 0; aside && i < width; i += 1) {
-    if (!(aside[i] > 0)) continue;
+  triangles(context, answer.arrays.aside?.values ?? [], colour('--text'), 0, MARKS - 1);
+  triangles(context, answer.arrays.late?.values ?? [], colour('--text'), MARKS - 1, 0);
+}
+
+/**
+ * The line of lateness, from 0 at the bottom to the largest one of the lane; with a rim, so that it is seen on bars.
+ * @param {CanvasRenderingContext2D} context
+ * @param {ArrayLike<number>} values ns; NaN where there are no messages
+ * @param {string} line
+ * @param {string} rim
+ */
+function drawLine(context, values, line, rim) {
+  const most = Math.max(1, largest(values));
+  for (const [style, width] of /** @type {const} */ ([[rim, 4], [line, 1.5]])) {
+    context.strokeStyle = style;
+    context.lineWidth = width;
     context.beginPath();
-    context.moveTo(i - 4, 0);
-    context.lineTo(i + 4, 0);
-    context.lineTo(i, 7);
+    let isNew = true;
+    for (let i = 0; i < values.length; i += 1) {
+      if (Number.isNaN(values[i])) continue;
+      const height = (HEIGHT - MARKS - 2) * Math.max(0, values[i] / most);
+      if (isNew) context.moveTo(i, HEIGHT - 1 - height);
+      context.lineTo(i + 1, HEIGHT - 1 - height);
+      isNew = false;
+    }
+    context.stroke();
+  }
+}
+
+/**
+ * @param {CanvasRenderingContext2D} context
+ * @param {ArrayLike<number>} values where there are some
+ * @param {string} colour
+ * @param {number} base of a triangle, px from the top
+ * @param {number} tip
+ */
+function triangles(context, values, colour, base, tip) {
+  context.fillStyle = colour;
+  for (let i = 0; i < values.length; i += 1) {
+    if (!(values[i] > 0)) continue;
+    context.beginPath();
+    context.moveTo(i - 4, base);
+    context.lineTo(i + 5, base);
+    context.lineTo(i + 0.5, tip);
     context.fill();
   }
 }

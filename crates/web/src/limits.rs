@@ -70,6 +70,8 @@ pub(crate) const READERS_MAX: usize = 256;
 pub(crate) const COMPARE: Duration = Duration::from_millis(500);
 /// Spans of the map of a stream's times, 32 bytes each.
 pub(crate) const SPANS_MAX: usize = 65_536;
+/// Entries of 64 bytes that a lane reads for one answer: those of a stream of 200 messages per second in 10 minutes.
+pub(crate) const LANE_MAX: u64 = 131_072;
 /// Gaps of a stream that are listed: the newest.
 pub(crate) const GAPS_MAX: usize = 1000;
 /// Gaps of a stream are asked for after this time, ...

@@ -93,7 +93,7 @@ pub(crate) struct Looker {
     streams: Streams,
     trends: trend::Trends,
     shapes: events::Shapes,
-    gaps: times::Gaps,
+    books: times::Books,
     cache: cache::Cache,
 }
 
@@ -104,7 +104,7 @@ impl Looker {
             streams: Streams::default(),
             trends: trend::Trends::default(),
             shapes: events::Shapes::default(),
-            gaps: times::Gaps::default(),
+            books: times::Books::new(data),
             cache: cache::Cache::default(),
         }
     }
@@ -137,7 +137,7 @@ impl Looker {
         if panel.view == View::Times {
             object.insert("view".into(), panel.view.word().into());
             let (window, to) = (panel.window.unwrap_or(TREND_TIME), at.unwrap_or(now));
-            let from = (&self.data, &mut self.streams, &mut self.gaps);
+            let from = (&self.data, &mut self.streams, &mut self.books);
             return times::show(from, panel, (to.saturating_sub(window), to), size.0, object, answer);
         }
         let stream = self.streams.open(&self.data, &panel.stream)?;

@@ -266,7 +266,7 @@ impl Stream {
         Found { sequence, epoch: self.epoch(sequence), entry }
     }
 
-    fn entry(&mut self, sequence: u64) -> Result<Option<Entry>, Fault> {
+    pub(super) fn entry(&mut self, sequence: u64) -> Result<Option<Entry>, Fault> {
         match self.reader.entries(sequence, 1) {
             Ok(entries) => Ok(entries.first().copied()),
             Err(e) => Err(stream_fault(&self.name, e)),
@@ -274,7 +274,7 @@ impl Stream {
     }
 
     /// One past the newest message up to a moment, by its source time; by its arrival where source times are ticks.
-    fn end_at(&mut self, at: i64) -> Result<u64, Fault> {
+    pub(super) fn end_at(&mut self, at: i64) -> Result<u64, Fault> {
         if self.reader.header().clock == Clock::Epoch {
             self.refresh_times()?;
             return self.times.end_at(&mut self.reader, at).map_err(|e| stream_fault(&self.name, e));

@@ -349,6 +349,99 @@ fn groups_name_the_members_that_are_missing() {
     assert_eq!(seen.panels[0]["missing"][1], json!({"member": "d01", "count": 1}));
 }
 
+fn meta(source_time: i64) -> store::Meta {
+    store::Meta { source_time, origin: 0, origin_seq: 0, schema: SchemaId(*b"json"), flags: 0 }
+}
+
+/// A sealed run of a stream, as the keeper of runs records it.
+fn sealed(folder: &Folder, stream: &str, (start, stop): (i64, i64), next: u64) {
+    let header = folder.0.reader_early(stream).unwrap().header().clone();
+    let (uuid, epoch) = (header.uuid, header.epochs.last().unwrap().0);
+    let range =
+        flow::records::Range { stream: stream.into(), uuid, epoch, first: 0, next, by_arrival: false, ended: false };
+    let run = flow::records::Run {
+        name: "first".into(),
+        id: [1; 16],
+        state: wire::bprn::State::Sealed,
+        start,
+        stop,
+        settle: 0,
+        time: stop,
+        metadata: "{}".into(),
+        streams: vec![range],
+        reason: String::new(),
+        inclusive: false,
+    };
+    let mut book = flow::Book::open(&folder.0, flow::RUNS, flow::Keeps::All).unwrap();
+    book.append(&run).unwrap();
+    book.settle().unwrap();
+}
+
+#[test]
+fn a_lane_shows_each_message_and_how_late_it_was_at_its_time() {
+    let folder = Folder::new("lane");
+    // Arrival is now: messages of some seconds ago are late by these.
+    let to = folder.0.media.now();
+    let at = |seconds: i64| to - seconds * SECOND;
+    let message = |seconds: i64| (b"f144", "T", at(seconds), f144("T", at(seconds), 1.0.into()));
+    folder.append("devices", &[message(95), message(85), message(5), message(85), message(45)]);
+    let mut aside = folder.0.writer("devices.aside", &store::Options::disk(4 << 20)).unwrap();
+    for seconds in [95, 5] {
+        aside.push(&meta(at(seconds)), &[b"x"]).unwrap();
+    }
+    aside.publish();
+    sealed(&folder, "devices", (at(99), at(50)), 3);
+    let panel = json!({"stream": "devices", "view": "times", "width": 10, "window": 100 * SECOND});
+    let seen = folder.look(json!({"at": to, "panels": [panel]}));
+    assert_eq!(seen.array(0, "counts"), [1.0, 2.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]);
+    // Two messages a long time apart are not everywhere between.
+    assert_eq!(seen.array(0, "aside"), [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]);
+    // One of the two that came behind the seal is a member of the run.
+    assert_eq!(seen.array(0, "late"), [0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+    let lateness = seen.array(0, "lateness");
+    let known: Vec<usize> = (0..10).filter(|part| !lateness[*part].is_nan()).collect();
+    assert_eq!(known, [0, 1, 5, 9]);
+    let least = |part: usize, seconds: i64| lateness[part] >= (seconds * SECOND) as f64;
+    assert!(least(0, 95) && least(1, 85) && least(5, 45) && least(9, 5), "{lateness:?}");
+    assert!(lateness.windows(2).filter(|pair| pair[0] <= pair[1]).count() == 0, "{lateness:?}");
+}
+
+#[test]
+fn a_fast_stream_is_late_where_its_blocks_are() {
+    let folder = Folder::new("fast");
+    let to = folder.0.media.now();
+    // Two blocks within a tenth of a second, 50 s apart.
+    let message = |at: i64| (b"f144", "T", at, f144("T", at, 1.0.into()));
+    let block = |seconds: i64| (0..256).map(move |n| to - seconds * SECOND + n * 1_000_000);
+    folder.append("fast", &block(75).chain(block(25)).map(message).collect::<Vec<_>>());
+    let panel = json!({"stream": "fast", "view": "times", "width": 10, "window": 100 * SECOND});
+    let mut looker = Looker::new(&folder.0);
+    // The second look has the lateness of each block from the first.
+    for _ in 0..2 {
+        let seen = look(&mut looker, json!({"at": to, "panels": [panel]}));
+        let (counts, lateness) = (seen.array(0, "counts"), seen.array(0, "lateness"));
+        assert_eq!((counts[2].round(), counts[7].round()), (256.0, 256.0), "{counts:?}");
+        assert!(counts.iter().sum::<f64>() < 512.1, "{counts:?}");
+        assert!(lateness[2] >= 74.0 * SECOND as f64 && lateness[7] < lateness[2], "{lateness:?}");
+    }
+}
+
+#[test]
+fn messages_in_ticks_are_in_their_lane_by_arrival() {
+    let folder = Folder::new("ticks");
+    let options = store::Options { clock: store::Clock::Ticks, ..store::Options::disk(4 << 20) };
+    let mut writer = folder.0.writer("board", &options).unwrap();
+    for tick in 0..300 {
+        writer.push(&meta(tick), &[b"x"]).unwrap();
+    }
+    writer.publish();
+    let now = folder.0.media.now();
+    let panel = json!({"stream": "board", "view": "times", "width": 1, "window": 60 * SECOND});
+    let seen = folder.look(json!({"at": now, "panels": [panel]}));
+    assert_eq!(seen.array(0, "counts"), [300.0]);
+    assert_eq!(seen.panels[0]["arrays"]["lateness"], Value::Null);
+}
+
 #[test]
 fn the_message_before_and_after_is_of_the_same_origin() {
     let folder = Folder::new("step");
