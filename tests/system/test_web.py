@@ -283,6 +283,47 @@ def value(at: int, origin: str = "T") -> dict:
 
 
 @pytest.mark.services
+@pytest.mark.parametrize("width", [1280, 360])
+def test_image_of_a_labelled_array_has_axes_and_errors(shelf, tab, width):
+    append, url = shelf
+    variable = lambda name, axes, data, unit, **more: {  # noqa: E731
+        "name": name,
+        "axes": axes,
+        "data": data,
+        "unit": unit,
+        **more,
+    }
+    content = {
+        "schema": "da00",
+        "source_name": "area",
+        "timestamp": 1_772_366_400_000_000_000,
+        "data": [
+            variable("signal", ["y", "x"], [[4, 9], [16, 25], [36, 49]], "counts"),
+            variable("errors", ["y", "x"], [[2.0, 3.0], [4.0, 5.0], [6.0, 7.0]], "counts"),
+            variable("x", ["x"], [0.0, 100.0, 200.0], "mm", label="width"),
+            variable("y", ["y"], [-1.5, 0.0, 1.5], "deg"),
+        ],
+    }
+    append("area", [{"content": content}])
+    page = tab(url, width=width)
+    canvas = image_of(page, "area")
+    panel = page.get_by_role("article", name="area")
+    panel.get_by_text("width (mm)").wait_for()
+    panel.get_by_text("y (deg)").wait_for()
+    ticks = panel.locator(".ticks").all_inner_texts()
+    assert [side.split() for side in ticks] == [["-1", "0", "1"], ["0", "50", "100", "150", "200"]]
+    # The lower left pixel is the first column of the last row.
+    canvas.focus()
+    for key in ("ArrowLeft", "ArrowLeft", "ArrowDown", "ArrowDown"):
+        page.keyboard.press(key)
+    value = "width 0 to 100 mm, y 1.5 deg, column 0, row 2: 36 ± 6 counts"
+    panel.locator("output").get_by_text(value, exact=True).wait_for()
+    panel.locator(".scale").get_by_text("49 counts").wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert refusals(page) == []
+
+
+@pytest.mark.services
 def test_lane_shows_how_late_messages_were_at_their_time(shelf, tab):
     append, url = shelf
     now = json.loads(ask(url, "api/status"))["time"]

@@ -107,6 +107,7 @@
  * @property {number} [window]
  * @property {string} [origin]
  * @property {number} [sequence]
+ * @property {number} [step]
  * @property {string} [known]
  */
 
@@ -114,6 +115,8 @@
 /** @typedef {{shape: number[], values: Numbers}} Values */
 /** @typedef {{origin: string, count: number, last: number | string | null, last_time: number | null, unit: string | null, alarms?: Alarm[], lost?: Alarm[]}} Series */
 /** @typedef {{from: number, to: number | null, severity?: string, message?: string, status?: string}} Alarm */
+
+/** @typedef {{name: string | null, label?: string | null, unit: string | null, edges: boolean}} Axis */
 
 /**
  * An answer; keys that its view does not have are undefined.
@@ -135,7 +138,8 @@
  * @property {number} first_pixel
  * @property {boolean} guessed
  * @property {string | null} unit
- * @property {{name: string | null, label?: string | null, unit: string | null, edges: boolean}} axis
+ * @property {Axis} axis of a curve
+ * @property {[Axis, Axis]} [axes] of an image: rows and columns
  * @property {number} from
  * @property {number} to
  * @property {Series[]} series

@@ -1,5 +1,6 @@
 // Curves: an array over its axis, with errors; and events by their time of flight.
 
+import { titled } from './axes.js';
 import { element, flip, setText, windowChoice, zoomByKey } from './dom.js';
 import { describe, WINDOWS } from './events.js';
 import { number } from './format.js';
@@ -277,16 +278,6 @@ export class SpectrumView extends CurveView {
     const first = Math.max(0, Math.round(from / this.factor));
     return [first, 0, Math.max(first + 10, Math.round(to / this.factor)), 1];
   }
-}
-
-/**
- * A name with its unit.
- * @param {{name?: string | null, label?: string | null, unit?: string | null}} what
- * @returns {string}
- */
-function titled(what) {
-  const name = what.label || what.name || '';
-  return what.unit ? `${name} (${what.unit})`.trim() : name;
 }
 
 /**

@@ -1,7 +1,8 @@
-// An image: colours, zoom to single pixels, value under the cursor.
+// An image: colours, axes, zoom to single pixels, value under the cursor.
 //
 // The server reduces the part of the image that is shown to the pixels of the panel; zooming asks for another part.
 
+import { Axes, placed } from './axes.js';
 import { choice, element, flip, setText, zoomByKey } from './dom.js';
 import { number } from './format.js';
 import { COLOURS } from './palette.js';
@@ -52,6 +53,7 @@ export class ImageView {
     this.mark = element('div', { class: 'cross', hidden: true });
     this.chosen = element('div', { class: 'chosen', hidden: true });
     this.box = element('div', { class: 'picture' }, this.canvas, this.mark, this.chosen);
+    this.axes = new Axes(this.box);
     this.low = element('span');
     this.high = element('span');
     this.bar = element('canvas', { width: 256, height: 1, 'aria-hidden': 'true' });
@@ -92,7 +94,7 @@ export class ImageView {
     this.element = element(
       'div',
       {},
-      this.box,
+      this.axes.element,
       element('div', { class: 'scale' }, this.low, this.bar, this.high),
       element('p', { class: 'readout' }, this.value, ' ', this.part),
       this.tools,
@@ -120,7 +122,7 @@ export class ImageView {
     const [rows, columns] = answer.shape;
     const ratio = Math.min(STRETCH, Math.max(1 / STRETCH, (x1 - x0) / (y1 - y0)));
     this.box.style.aspectRatio = String(ratio);
-    this.box.style.maxWidth = `calc(${ratio} * 32rem)`;
+    this.axes.show(answer, ratio);
     const whole = x0 === 0 && y0 === 0 && x1 === columns && y1 === rows;
     const part = whole ? '' : `, columns ${x0} to ${x1 - 1}, rows ${y0} to ${y1 - 1}`;
     setText(this.part, `${columns} × ${rows}${part}`);
@@ -143,8 +145,9 @@ export class ImageView {
     colour(values, low, high, this.settings.log, new Uint32Array(image.data.buffer));
     context.putImageData(image, 0, 0);
     canvas.dataset.sequence = String(this.answer.sequence);
-    setText(this.low, number(low));
-    setText(this.high, number(high) + (this.settings.log ? ' (log)' : ''));
+    const unit = this.answer.unit ? ` ${this.answer.unit}` : '';
+    setText(this.low, number(low) + unit);
+    setText(this.high, number(high) + unit + (this.settings.log ? ' (log)' : ''));
   }
 
   /** The part that is shown. */
@@ -230,8 +233,15 @@ export class ImageView {
     const column = Math.min(shape[1] - 1, Math.floor(share[0] * shape[1]));
     const [x0, y0, x1, y1] = this.region;
     const reduced = shape[1] < x1 - x0 || shape[0] < y1 - y0 ? ` (${this.settings.reduce})` : '';
-    const value = number(values[row * shape[1] + column]);
-    setText(this.value, `column ${this.cursor[0]}, row ${this.cursor[1]}: ${value}${reduced}`);
+    const { axes, unit, arrays } = this.answer;
+    const error = arrays.errors ? ` ± ${number(arrays.errors.values[row * shape[1] + column])}` : '';
+    const value = `${number(values[row * shape[1] + column])}${error}${unit ? ` ${unit}` : ''}`;
+    // Rows and columns have names and units of their own where the message has axes.
+    const places = axes
+      ? [placed(axes[1], arrays.x.values, column), placed(axes[0], arrays.y.values, row)].filter((place) => place)
+      : [];
+    places.push(`column ${this.cursor[0]}, row ${this.cursor[1]}`);
+    setText(this.value, `${places.join(', ')}: ${value}${reduced}`);
   }
 
   /** @param {[number, number] | null} to the other corner of the part that is being chosen */

@@ -27,6 +27,7 @@ static FILES: &[File] = &files! {
     "/account.js" "account.js" SCRIPT;
     "/api.js" "api.js" SCRIPT;
     "/app.js" "app.js" SCRIPT;
+    "/axes.js" "axes.js" SCRIPT;
     "/control.js" "control.js" SCRIPT;
     "/curve.js" "curve.js" SCRIPT;
     "/dom.js" "dom.js" SCRIPT;

@@ -259,9 +259,26 @@ pub(super) fn image(
     };
     let [x0, y0, x1, y1] = region;
     let [rows, columns] = plane.map(|at| array.axes[at]);
-    let (has_row_edges, y) = rows.along(shape[0], (y0, y1), size.1.min(y1 - y0));
-    let (has_column_edges, x) = columns.along(shape[1], (x0, x1), size.0.min(x1 - x0));
+    let drawn = (size.0.min(x1 - x0), size.1.min(y1 - y0));
+    let (has_row_edges, y) = rows.along(shape[0], (y0, y1), drawn.1);
+    let (has_column_edges, x) = columns.along(shape[1], (x0, x1), drawn.0);
+    answer.room(drawn.0 * drawn.1, 4)?;
+    let errors = array.errors.map(|errors| {
+        let (values, squares) = (array.sums(array.values, &plane, false), array.sums(errors, &plane, true));
+        let part = |at: usize, parts: usize, (from, to): (usize, usize)| {
+            (from + at * (to - from) / parts, from + (at + 1) * (to - from) / parts)
+        };
+        let cells = (0..drawn.1).flat_map(|row| (0..drawn.0).map(move |column| (row, column)));
+        let of = |(row, column)| {
+            let cell = (part(row, drawn.1, (y0, y1)), part(column, drawn.0, (x0, x1)));
+            error(&values, &squares, shape[1], cell, panel.reduce)
+        };
+        cells.map(of).collect::<Vec<f32>>()
+    });
     if let Some(Value::Object(arrays)) = object.get_mut("arrays") {
+        if let Some(errors) = errors {
+            arrays.insert("errors".into(), answer.array(&[drawn.1, drawn.0], &errors));
+        }
         arrays.insert("y".into(), answer.array(&[y.len()], &y));
         arrays.insert("x".into(), answer.array(&[x.len()], &x));
     }
@@ -275,4 +292,25 @@ pub(super) fn image(
         object.extend(facts);
     }
     Ok(())
+}
+
+/// The error of a pixel of the panel: of rows and columns of the image, which has `width` columns.
+fn error(
+    values: &[f64],
+    squares: &[f64],
+    width: usize,
+    ((top, bottom), (left, right)): ((usize, usize), (usize, usize)),
+    how: Reduce,
+) -> f32 {
+    let places = || (top..bottom).flat_map(|row| (left..right).map(move |column| row * width + column));
+    let sum = || places().map(|at| squares[at]).sum::<f64>().sqrt();
+    let error = match how {
+        Reduce::Mean => sum() / ((bottom - top) * (right - left)) as f64,
+        Reduce::Sum => sum(),
+        Reduce::Max => {
+            let most = places().reduce(|most, at| if values[at] > values[most] { at } else { most });
+            most.map_or(f64::NAN, |at| squares[at].sqrt())
+        }
+    };
+    error as f32
 }

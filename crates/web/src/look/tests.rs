@@ -209,6 +209,25 @@ fn an_array_of_more_dimensions_is_an_image_of_y_and_x() {
 }
 
 #[test]
+fn an_image_has_the_errors_of_its_pixels() {
+    let folder = Folder::new("errors");
+    let bytes = da00(&[
+        variable("signal", &["y", "x"], &[2, 4], &[1_i32, 2, 3, 4, 5, 6, 7, 8]),
+        variable("errors", &["y", "x"], &[2, 4], &[3.0_f64, 4.0, 0.0, 1.0, 0.0, 0.0, 0.0, 2.0]),
+    ]);
+    folder.append("detector", &[(b"da00", "detector", START, bytes)]);
+    let panel = |reduce: &str| json!({"stream": "detector", "width": 2, "height": 1, "reduce": reduce});
+    let seen = folder.look(json!({"panels": [
+        {"stream": "detector", "region": [1, 0, 3, 2]}, panel("mean"), panel("sum"), panel("max"),
+    ]}));
+    assert_eq!(seen.array(0, "errors"), [4.0, 0.0, 0.0, 0.0]);
+    assert_eq!(seen.panels[1]["arrays"]["errors"]["shape"], json!([1, 2]));
+    assert_eq!(seen.array(1, "errors")[0], 5.0 / 4.0);
+    assert_eq!(seen.array(2, "errors")[0], 5.0);
+    assert_eq!(seen.array(3, "errors"), [0.0, 2.0]);
+}
+
+#[test]
 fn a_histogram_has_edges_and_a_value_is_a_message() {
     let folder = Folder::new("histogram");
     let dimension = |label, length, edges: &'static [f64]| wire::hs01::Dimension {
