@@ -247,13 +247,6 @@ def test_every_view_can_be_chosen(served, tab):
     detector.get_by_label("view").select_option("message")
     detector.get_by_text("time_of_flight").wait_for()
     detector.get_by_text("amor_detector", exact=True).wait_for()
-    number = detector.get_by_role("spinbutton")
-    number.fill("3")
-    number.press("Enter")
-    detector.locator(".meta").filter(has_text="message 3 ").wait_for()
-    detector.get_by_role("button", name="Previous").click()
-    detector.locator(".meta").filter(has_text="message 2 ").wait_for()
-    assert "panel=detector;view=message;sequence=2" in page.url
     assert refusals(page) == []
 
     detector.get_by_label("view").select_option("trend")
@@ -280,6 +273,61 @@ def value(at: int, origin: str = "T") -> dict:
     """A value of a device; its time in ns since 1970."""
     content = {"schema": "f144", "source_name": origin, "timestamp": at, "value": float(at % 1000)}
     return {"source_time": at, "origin": origin, "content": content}
+
+
+@pytest.mark.services
+def test_message_is_found_by_number_time_and_step(shelf, tab):
+    append, url = shelf
+    start = 1_772_366_400_000_000_000
+    append("devices", [value(start + n * 1_000_000_000, "ab"[n % 2]) for n in range(6)])
+    page = tab(url + "&panel=devices;view=message")
+    panel = page.get_by_role("article", name="devices")
+
+    def shown(number: int) -> None:
+        panel.locator(".meta").filter(has_text=f"message {number} ").wait_for()
+        page.wait_for_function(f"() => location.hash.includes('sequence={number}')")
+
+    panel.locator(".meta").filter(has_text="message 5 ").wait_for()
+    number = panel.get_by_role("spinbutton", name="message")
+    number.fill("3")
+    number.press("Enter")
+    shown(3)
+    panel.get_by_role("button", name="Previous").click()
+    shown(2)
+    # By keys, and of the same origin.
+    fields = panel.get_by_role("region", name="Fields of devices")
+    fields.press("ArrowRight")
+    shown(3)
+    panel.get_by_label("of the same origin").check()
+    fields.press("ArrowLeft")
+    shown(1)
+    fields.press("ArrowLeft")
+    panel.get_by_text("it is the oldest of its origin").wait_for()
+    shown(1)
+    # By its time, which the panel shows of the message.
+    when = panel.get_by_label("at (UTC)")
+    assert when.input_value() == "2026-03-01 12:00:01.000"
+    when.fill("2026-03-01 12:00:04.5")
+    when.press("Enter")
+    shown(4)
+    when.fill("2026-03-01 11:00:00")
+    when.press("Enter")
+    panel.get_by_text("all that are there came after this moment").wait_for()
+    when.fill("yesterday")
+    when.press("Enter")
+    panel.get_by_text("This is no date and time").wait_for()
+    # A number that is not there says so, and the message stays.
+    number.fill("99")
+    number.press("Enter")
+    panel.get_by_text("the newest is 5").wait_for()
+    shown(4)
+    assert refusals(page) == []
+    fields.press("End")
+    panel.locator(".meta").filter(has_text="message 5 ").wait_for()
+    assert "sequence" not in page.url
+    narrow = tab(url + "&" + page.url.split("#")[1], width=360)
+    narrow.get_by_label("at (UTC)").wait_for()
+    assert narrow.evaluate("document.documentElement.scrollWidth") == 360
 
 
 @pytest.mark.services

@@ -1,7 +1,8 @@
-// One message as its fields and its first bytes; any message by its number.
+// One message as its fields and its first bytes; any message by its number or its time.
 
-import { element, setText } from './dom.js';
-import { count } from './format.js';
+import { look, sentence } from './api.js';
+import { element, flip, setText } from './dom.js';
+import { count, time } from './format.js';
 
 /** @typedef {import('./api.js').Answer} Answer */
 /** @typedef {import('./state.js').Settings} Settings */
@@ -16,30 +17,46 @@ export class MessageView {
     this.changed = changed;
     /** @type {Answer | null} */
     this.answer = null;
+    /** Numbers the steps and searches: the answer to an earlier one is too late. */
+    this.asked = 0;
     this.number = element('input', {
       type: 'number',
       min: 0,
       step: 1,
-      change: () => this.go(this.number.value === '' ? null : this.number.valueAsNumber),
+      change: () => (this.number.value === '' ? this.go(null) : this.show(null, { sequence: this.number.valueAsNumber })),
     });
-    const button = (/** @type {string} */ text, /** @type {() => void} */ click) =>
-      element('button', { type: 'button', click }, text);
-    this.newest = button('Newest', () => this.go(null));
+    this.time = element('input', { type: 'text', size: 23, placeholder: 'YYYY-MM-DD hh:mm:ss.sss', change: () => this.find() });
+    const button = (/** @type {string} */ text, /** @type {string} */ title, /** @type {() => void} */ click) =>
+      element('button', { type: 'button', title, click }, text);
+    this.newest = button('Newest', 'End', () => this.go(null));
+    this.isOfOrigin = flip('of the same origin', false, () => {});
+    this.note = element('p', { class: 'readout', role: 'status' });
     this.tools = element(
       'div',
       { class: 'tools' },
       element('label', {}, 'message ', this.number),
-      button('Previous', () => this.step(-1)),
-      button('Next', () => this.step(1)),
+      element('label', {}, 'at (UTC) ', this.time),
+      button('Previous', 'Arrow left', () => this.step(-1)),
+      button('Next', 'Arrow right', () => this.step(1)),
       this.newest,
+      this.isOfOrigin,
     );
     this.fields = element('dl', { class: 'fields' });
     this.bytes = element('pre', { class: 'bytes' });
     this.length = element('p', { class: 'muted' });
+    const fields = {
+      class: 'scroll',
+      tabindex: 0,
+      role: 'region',
+      'aria-label': `Fields of ${settings.stream}. Arrow keys left and right show the message before and after; End the newest.`,
+      keydown: (/** @type {KeyboardEvent} */ event) => this.key(event),
+    };
     this.element = element(
       'div',
       {},
-      element('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': `Fields of ${settings.stream}` }, this.fields),
+      this.tools,
+      this.note,
+      element('div', fields, this.fields),
       element(
         'details',
         {},
@@ -47,7 +64,6 @@ export class MessageView {
         this.length,
         element('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': `Bytes of ${settings.stream}` }, this.bytes),
       ),
-      this.tools,
     );
     this.mark();
   }
@@ -62,6 +78,7 @@ export class MessageView {
   draw(answer) {
     this.answer = answer;
     if (document.activeElement !== this.number) this.number.value = String(answer.sequence);
+    if (document.activeElement !== this.time) this.time.value = time(answer.source_time ?? 0);
     const rows = [...flatten(answer.fields, '')];
     // The rows of a stream are mostly those of the message before: only texts change.
     while (this.fields.children.length > rows.length * 2) this.fields.lastElementChild?.remove();
@@ -76,15 +93,60 @@ export class MessageView {
 
   /** @param {number | null} sequence null: the newest */
   go(sequence) {
+    this.asked += 1;
+    setText(this.note, '');
     this.settings.sequence = sequence;
     this.mark();
     this.changed();
   }
 
-  /** @param {number} step */
+  /**
+   * Shows the message before or after the one that is shown.
+   * @param {-1 | 1} step
+   */
   step(step) {
     const at = this.settings.sequence ?? this.answer?.sequence;
-    if (at !== undefined) this.go(Math.max(0, at + step));
+    if (at === undefined) return;
+    if (this.isOfOrigin.querySelector('input')?.checked) this.show(null, { sequence: at, step });
+    else if (at + step < 0) setText(this.note, '▲ This is the first message.');
+    else this.show(null, { sequence: at + step });
+  }
+
+  /** Shows the newest message up to the time of the field. */
+  find() {
+    const at = Date.parse(`${this.time.value.trim().replace(' ', 'T')}Z`);
+    if (Number.isNaN(at)) setText(this.note, '▲ This is no date and time.');
+    // Times of messages are shown to the ms: it is the newest one within this ms.
+    else this.show(at * 1e6 + 999999, {});
+  }
+
+  /**
+   * Shows the message that the server finds.
+   * @param {number | null} at
+   * @param {Partial<import('./api.js').Asked>} which
+   */
+  async show(at, which) {
+    const asked = (this.asked += 1);
+    const { stream, origin } = this.settings;
+    /** @type {import('./api.js').Asked} */
+    const panel = { stream, view: 'message', width: 1, height: 1, ...(origin ? { origin } : {}), ...which };
+    try {
+      const [found] = (await look(at, [panel])).panels;
+      if (asked !== this.asked) return;
+      if (found.sequence !== undefined && !found.fault) this.go(found.sequence);
+      else setText(this.note, `▲ ${sentence(found.fault ?? { what: 'there is no such message', cause: '', hint: '' })}`);
+    } catch (error) {
+      if (asked === this.asked) setText(this.note, `▲ ${error instanceof Error ? error.message : error}`);
+    }
+  }
+
+  /** @param {KeyboardEvent} event */
+  key(event) {
+    if (event.key === 'ArrowLeft') this.step(-1);
+    else if (event.key === 'ArrowRight') this.step(1);
+    else if (event.key === 'End') this.go(null);
+    else return;
+    event.preventDefault();
   }
 
   mark() {

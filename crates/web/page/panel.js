@@ -106,7 +106,8 @@ export class Panel {
   show(answer, settings) {
     if (answer.same) return;
     this.fault.hidden = !answer.fault;
-    this.place.hidden = Boolean(answer.fault);
+    // Another message can be chosen where one is not there any more.
+    this.place.hidden = Boolean(answer.fault) && !(this.view instanceof MessageView);
     this.meta.hidden = Boolean(answer.fault);
     this.known = '';
     if (answer.fault) {
