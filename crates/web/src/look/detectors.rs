@@ -46,7 +46,7 @@ impl Detectors {
 }
 
 /// A file, if it is a text of limited size.
-fn text(path: &Path) -> Option<String> {
+pub(super) fn text(path: &Path) -> Option<String> {
     let mut text = String::new();
     let file = std::fs::File::open(path).ok()?;
     let size = file.take(TEMPLATE_BYTES_MAX + 1).read_to_string(&mut text).ok()?;

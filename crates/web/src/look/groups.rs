@@ -1,13 +1,16 @@
 //! Groups (`bpgr`): how many have how many messages, and whose messages are missing.
 
 use super::Panel;
+use super::detectors::text;
 use super::stream::{Found, Stream};
 use super::view::View;
 use crate::answer::Answer;
+use crate::books::SETTINGS;
 use crate::limits::{EVENTS_BYTES_MAX, MEMBERS_MAX, MULTIPLICITY_MAX, SLICE, TREND_TIME};
 use flow::{Data, Fault, tasks_of};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
+use toml_edit::{DocumentMut, Item};
 
 /// Adds the groups of the window that ends with the newest one.
 pub(super) fn show(
@@ -54,10 +57,24 @@ pub(super) fn show(
     Ok(())
 }
 
-/// The names of the members, from the parameters that the worker of the stream got last; empty where its stream of
-/// tasks does not hold them any more.
+/// The names of the members: from the parameters that the worker of the stream got last; where its stream of tasks does
+/// not hold these any more, from the instrument file.
 fn members(data: &Data, worker: &str) -> Vec<String> {
-    let Ok(mut reader) = data.reader_early(&tasks_of(worker)) else { return Vec::new() };
+    let of = |texts: &mut dyn Iterator<Item = &str>| -> Vec<String> {
+        texts.flat_map(|text| settings::expanded(text, 1 << 16).unwrap_or_default()).collect()
+    };
+    if let Some(parameters) = parameters(data, worker) {
+        return of(&mut parameters["members"].as_array().into_iter().flatten().filter_map(Value::as_str));
+    }
+    let file = text(&data.folder.join(SETTINGS)).and_then(|text| text.parse::<DocumentMut>().ok());
+    let path = ["worker", worker, "parameters", "members"];
+    let members = file.as_ref().and_then(|file| path.iter().try_fold(file.as_item(), |item, key| item.get(key)));
+    of(&mut members.and_then(Item::as_array).into_iter().flatten().filter_map(toml_edit::Value::as_str))
+}
+
+/// The parameters that a worker got last.
+fn parameters(data: &Data, worker: &str) -> Option<Value> {
+    let mut reader = data.reader_early(&tasks_of(worker)).ok()?;
     let (first, end) = (reader.bounds().first, reader.end());
     let newest = end.saturating_sub(SLICE).max(first)..end;
     // A slot gets its parameters before its first task.
@@ -65,12 +82,9 @@ fn members(data: &Data, worker: &str) -> Vec<String> {
     for sequence in newest.rev().chain(oldest.rev()) {
         let Ok(Some((_, bytes))) = reader.get(sequence) else { continue };
         let Ok(task) = wire::bptk::read(&bytes) else { continue };
-        if task.command != "configure" {
-            continue;
+        if task.command == "configure" {
+            return serde_json::from_str(task.arguments).ok();
         }
-        let parameters: Value = serde_json::from_str(task.arguments).unwrap_or_default();
-        let texts = parameters["members"].as_array().into_iter().flatten().filter_map(Value::as_str);
-        return texts.flat_map(|text| settings::expanded(text, 1 << 16).unwrap_or_default()).collect();
     }
-    Vec::new()
+    None
 }

@@ -341,6 +341,10 @@ fn groups_name_the_members_that_are_missing() {
     assert_eq!((&facts["view"], &facts["groups"], &facts["incomplete"]), (&json!("groups"), &json!(3), &json!(2)));
     assert_eq!(seen.array(0, "multiplicity"), [0.0, 1.0, 1.0, 1.0]);
     assert_eq!(facts["missing"][0], json!({"member": "member 1", "count": 2}));
+    let file = "[worker.built.parameters]\nmembers = [\"m{01..02}\"]\n";
+    std::fs::write(folder.0.folder.join(crate::books::SETTINGS), file).unwrap();
+    let seen = folder.look(panel.clone());
+    assert_eq!(seen.panels[0]["missing"][0], json!({"member": "m02", "count": 2}));
     // As the runner of the worker sends them to its slot.
     let task = wire::bptk::Task {
         command: "configure",
