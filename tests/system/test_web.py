@@ -393,6 +393,38 @@ def test_lane_shows_how_late_messages_were_at_their_time(shelf, tab):
 
 
 @pytest.mark.services
+def test_hidden_page_asks_nothing_and_goes_on_when_it_is_shown(served, tab):
+    page = tab(served[1])
+    canvas = image_of(page, "camera")
+    asked = []
+    page.on("request", lambda request: asked.append(request.url.rsplit("/", 1)[1]))
+    until(lambda: page.wait_for_timeout(50) or {"status", "look"} <= set(asked), "the page asks nothing")
+
+    def show(state: str) -> None:
+        page.evaluate(
+            """state => {
+                Object.defineProperty(document, 'visibilityState', { value: state, configurable: true });
+                Object.defineProperty(document, 'hidden', { value: state === 'hidden', configurable: true });
+                document.dispatchEvent(new Event('visibilitychange'));
+            }""",
+            state,
+        )
+
+    show("hidden")
+    # What was asked before is answered.
+    page.wait_for_load_state("networkidle")
+    asked.clear()
+    seen = int(canvas.get_attribute("data-sequence"))
+    newest = lambda: json.loads(ask(served[1], "api/status"))["streams"][0]["messages"]  # noqa: E731
+    until(lambda: page.wait_for_timeout(50) or newest() > seen + 30, "no frames come")
+    assert asked == []
+    assert int(canvas.get_attribute("data-sequence")) == seen
+    show("visible")
+    page.wait_for_function(f"() => document.querySelector('.picture > canvas').dataset.sequence > {seen + 20}")
+    until(lambda: page.wait_for_timeout(50) or {"status", "look"} <= set(asked), "the page asks nothing any more")
+
+
+@pytest.mark.services
 def test_page_fits_a_telephone(served, tab):
     page = tab(served[1], width=360)
     image_of(page, "camera")
