@@ -239,7 +239,7 @@ def test_every_view_can_be_chosen(served, tab):
     until(lambda: detector.locator(".plot canvas").evaluate(LINE) > 20, "no line is drawn")
     detector.locator(".plot").focus()
     page.keyboard.press("ArrowRight")
-    detector.locator("output").filter(has_text=re.compile(r"^[\d.]+ to [\d.]+: \d+$")).wait_for()
+    detector.locator("output").filter(has_text=re.compile(r"^[\d.]+ to [\d.]+ ms: \d+ counts$")).wait_for()
     page.keyboard.press("+")
     page.wait_for_function("() => /panel=detector;view=spectrum;region=/.test(location.hash)")
     assert refusals(page) == []
@@ -368,6 +368,24 @@ def test_image_of_a_labelled_array_has_axes_and_errors(shelf, tab, width):
     panel.locator("output").get_by_text(value, exact=True).wait_for()
     panel.locator(".scale").get_by_text("49 counts").wait_for()
     assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert refusals(page) == []
+
+
+@pytest.mark.services
+def test_curve_in_ns_is_read_in_ms_with_its_units(shelf, tab):
+    append, url = shelf
+    variables = [
+        {"name": "signal", "axes": ["tof"], "data": [1, 4, 9], "unit": "counts"},
+        {"name": "errors", "axes": ["tof"], "data": [1.0, 2.0, 3.0], "unit": "counts"},
+        {"name": "tof", "axes": ["tof"], "data": [0, 1_000_000, 2_000_000, 3_000_000], "unit": "ns"},
+    ]
+    append("monitor", [{"content": {"schema": "da00", "source_name": "m", "timestamp": 1, "data": variables}}])
+    page = tab(url)
+    panel = page.get_by_role("article", name="monitor")
+    until(lambda: panel.locator(".plot canvas").evaluate(LINE) > 20, "no line is drawn")
+    panel.locator(".plot").focus()
+    page.keyboard.press("ArrowRight")
+    panel.locator("output").get_by_text("1 to 2 ms: 4 ± 2 counts", exact=True).wait_for()
     assert refusals(page) == []
 
 

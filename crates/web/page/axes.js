@@ -49,6 +49,9 @@ function put(side, all, from) {
     if (!side.children[i]) side.append(element('span'));
     const tick = /** @type {HTMLElement} */ (side.children[i]);
     tick.style[from] = `${at * 100}%`;
+    // At an end the text lies inside, where it is not cut off.
+    const share = at < 0.04 ? 0 : at > 0.96 ? -100 : -50;
+    tick.style.transform = from === 'left' ? `translateX(${share}%)` : `translateY(${share}%)`;
     setText(tick, text);
   }
 }

@@ -52,14 +52,25 @@ export class CurveView {
     this.element = element('div', {}, this.box, element('p', { class: 'readout' }, this.value), this.tools, this.sum);
   }
 
-  /** Factor of the axis. */
+  /** Times of flight are long in ns. */
+  get isLong() {
+    const x = this.answer?.arrays.x.values;
+    return Boolean(x && this.answer?.axis.unit === 'ns' && Math.abs(x[x.length - 1]) >= 1e5);
+  }
+
+  /** Factor of the axis: ns are ms. */
   get factor() {
-    return 1;
+    return this.isLong ? 1e-6 : 1;
+  }
+
+  /** Unit of the axis, as it is shown. @returns {string | null} */
+  get unit() {
+    return this.isLong ? 'ms' : (this.answer?.axis.unit ?? null);
   }
 
   /** @param {Answer} answer @returns {string} */
   title(answer) {
-    return titled(answer.axis);
+    return titled({ ...answer.axis, unit: this.unit });
   }
 
   /** @param {Answer} answer @returns {string} */
@@ -120,7 +131,14 @@ export class CurveView {
         cursor: { drag: { x: true, y: false, setScale: false }, points: { show: false } },
         scales: { x: { time: false, auto: false }, y: { auto: false, distr: this.settings.log ? 3 : 1 } },
         axes: [
-          { ...axis, label: this.title(answer), labelSize: 20, size: 30 },
+          {
+            ...axis,
+            label: this.title(answer),
+            labelSize: 20,
+            size: 30,
+            space: 70,
+            values: (_plot, splits) => splits.map(number),
+          },
           { ...axis, size: 60, values: (_plot, splits) => splits.map((split) => (split == null ? '' : number(split))) },
         ],
         series: [
@@ -171,7 +189,8 @@ export class CurveView {
     const place = (/** @type {number} */ at) => number(x.values[at] * this.factor);
     const to = this.answer.axis.edges ? ` to ${place(i + 1)}` : '';
     const error = errors ? ` ± ${number(errors.values[i])}` : '';
-    setText(this.value, `${place(i)}${to}: ${number(y.values[i])}${error}`);
+    const units = [this.unit, this.answer.unit].map((unit) => (unit ? ` ${unit}` : ''));
+    setText(this.value, `${place(i)}${to}${units[0]}: ${number(y.values[i])}${error}${units[1]}`);
   }
 
   /**
@@ -252,9 +271,9 @@ export class SpectrumView extends CurveView {
     this.tools.append(windowChoice('last', WINDOWS, settings, 1, changed));
   }
 
-  /** ns are ms. */
-  get factor() {
-    return 1e-6;
+  /** Times are always in ms: the part that is shown may be short. */
+  get isLong() {
+    return true;
   }
 
   title() {

@@ -32,6 +32,7 @@ export class GroupsView {
       ['missing member', ''],
       ['groups', 'number'],
     ]);
+    for (const table of [this.table, this.missing]) table.element.classList.add('narrow');
     this.element = element(
       'div',
       {},

@@ -58,19 +58,23 @@ export class Panel {
         'div',
         { class: 'title' },
         element('h3', { id }, settings.stream),
-        choice(
-          'view',
-          ['auto', ...VIEWS].map((view) => [view, view]),
-          settings.view,
-          (view) => {
-            this.settings.view = view;
-            // A part of another view is elsewhere.
-            this.settings.region = null;
-            this.changed();
-          },
+        element(
+          'div',
+          { class: 'choices' },
+          choice(
+            'view',
+            ['auto', ...VIEWS].map((view) => [view, view]),
+            settings.view,
+            (view) => {
+              this.settings.view = view;
+              // A part of another view is elsewhere.
+              this.settings.region = null;
+              this.changed();
+            },
+          ),
+          element('button', { type: 'button', title: 'Another panel of this stream', click: page.again }, 'Copy'),
+          element('button', { type: 'button', 'aria-label': `Close the panel of ${settings.stream}`, click: page.close }, '×'),
         ),
-        element('button', { type: 'button', title: 'Another panel of this stream', click: page.again }, 'Copy'),
-        element('button', { type: 'button', 'aria-label': `Close the panel of ${settings.stream}`, click: page.close }, '×'),
       ),
       this.meta,
       this.fault,

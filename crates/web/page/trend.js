@@ -45,6 +45,7 @@ export class TrendView {
       'aria-label': `Trend of ${settings.stream}. Arrow keys left and right read values.`,
       keydown: (event) => this.key(event),
     });
+    this.title = element('p', { class: 'muted' });
     this.value = element('output', { 'aria-live': 'off' });
     this.table = new Table(
       `Origins of ${settings.stream}`,
@@ -61,6 +62,7 @@ export class TrendView {
     this.element = element(
       'div',
       {},
+      this.title,
       this.box,
       element('p', { class: 'readout' }, this.value),
       element(
@@ -180,11 +182,13 @@ export class TrendView {
   /** @param {Answer} answer */
   showOrigins(answer) {
     const shown = answer.series[this.drawn]?.origin;
+    const unit = answer.series[this.drawn]?.unit;
+    setText(this.title, shown ? `${shown}${unit ? ` (${unit})` : ''}` : '');
     const fresh = new Set(answer.series.map((series) => series.origin));
     const rows = [...this.origins.values()].map((series) => {
       let button = this.buttons.get(series.origin);
       if (!button) {
-        button = element('button', { type: 'button', click: () => this.choose(series.origin) }, series.origin || '(none)');
+        button = element('button', { type: 'button', click: () => this.choose(series.origin) }, ...broken(series.origin || '(none)'));
         this.buttons.set(series.origin, button);
       }
       button.setAttribute('aria-pressed', String(series.origin === shown));
@@ -194,7 +198,7 @@ export class TrendView {
         cells: [
           button,
           there ? `${number(series.last)} ${series.unit ?? ''}`.trim() : '-',
-          there && series.last_time != null ? time(series.last_time).slice(11, 21) : '-',
+          there && series.last_time != null ? time(series.last_time).slice(11, 19) : '-',
           there ? alarms(series) : '-',
         ],
         bad: [false, false, false, there && isAlarmed(series)],
@@ -248,6 +252,15 @@ export class TrendView {
     this.plot?.destroy();
     this.plot = null;
   }
+}
+
+/**
+ * A name that breaks between its parts where it is too long for one line.
+ * @param {string} name
+ * @returns {(Node | string)[]}
+ */
+function broken(name) {
+  return name.split(/(?<=[:._/-])/).flatMap((part, i) => (i > 0 ? [element('wbr'), part] : [part]));
 }
 
 /**
