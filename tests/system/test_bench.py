@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -75,6 +76,27 @@ def test_udp_is_measured_beside_a_bare_receiver(tmp_path, program):
         assert figure["name"] in text and ours > 0 and limit > 0
         assert figure["figure"]["median"] == pytest.approx(ours / limit, rel=0.05)
         assert "12 idle ports take" in figure["conditions"]
+    assert list(tmp_path.iterdir()) == [tmp_path / "answer.json"]
+
+
+@pytest.mark.services
+def test_the_page_is_measured_up_to_the_pixels_that_a_browser_shows(tmp_path, program):
+    report, text = bench(program, tmp_path, "web", "--rounds", "1")
+    assert [figure["name"] for figure in report["figures"]] == [
+        "512 x 512, 1 Python slot, with a page and its clients / without",
+        "first look of 8 panels / a pass",
+        "next looks of 8 panels / a pass",
+        "append to pixels on the canvas, p99 / period of asking",
+    ]
+    assert [(figure["must"], figure["aim"]) for figure in report["figures"]] == [(0.9, 0.97), *[(0.333, 0.667)] * 3]
+    for figure in report["figures"]:
+        (ours,), ((limit,),) = figure["ours"]["rounds"], [side["rounds"] for side in figure["limits"]]
+        assert figure["name"] in text and ours > 0 and limit > 0
+        assert figure["figure"]["median"] == pytest.approx(ours / limit, rel=0.05)
+    # Of a period of 100 ms.
+    assert limit == 10
+    share, appended = re.search(r"([\d.]+) % of (\d+) images were displayed", figure["conditions"]).groups()
+    assert 0 < float(share) <= 100 and int(appended) > 0
     assert list(tmp_path.iterdir()) == [tmp_path / "answer.json"]
 
 

@@ -16,6 +16,7 @@ mod measure;
 mod merge;
 mod nexus;
 mod peers;
+mod pixels;
 mod place;
 mod reading;
 mod sizes;

@@ -1,8 +1,10 @@
 //! `beamport-bench web`: what the page costs. Frames through one Python slot with four clients that ask as the page
-//! does, beside the same without a page; and a look of eight panels beside a bare pass over the bytes that it shows.
+//! does, beside the same without a page; a look of eight panels beside a bare pass over the bytes that it shows; and
+//! what a browser shows (`pixels`).
 
 use super::frames::stop;
 use super::measure::{Figure, Sample, Series, Unit, cpu_seconds_of};
+use super::pixels::Browser;
 use super::place::{Folder, program, python_with, wrong};
 use super::store::alternate;
 use flow::{Data, Fault};
@@ -12,7 +14,7 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use store::{Check, Meta, Options, ReadOptions, SchemaId};
+use store::{Check, Meta, Options, ReadOptions, SchemaId, Writer};
 use wire::ad00;
 use wire::f144::{self, F144};
 
@@ -31,6 +33,7 @@ const TRENDS: usize = 6;
 
 /// Runs all rows; `tell` hears of each as it is done.
 pub(super) fn run(quick: bool, rounds: u32, tell: &mut dyn FnMut(&Figure)) -> Result<Vec<Figure>, Fault> {
+    let browser = Browser::find()?;
     let seconds = if quick { 1.0 } else { 8.0 };
     let looks = AtomicU64::new(0);
     let with = || frames(seconds, Some(&looks));
@@ -50,7 +53,10 @@ pub(super) fn run(quick: bool, rounds: u32, tell: &mut dyn FnMut(&Figure)) -> Re
     }];
     figures.last().into_iter().for_each(&mut *tell);
     figures.extend(panels(if quick { 20_000 } else { 1_000_000 }, rounds)?);
-    figures.iter().skip(1).for_each(tell);
+    figures.iter().skip(1).for_each(&mut *tell);
+    let pixels = browser.row(quick, rounds)?;
+    tell(&pixels);
+    figures.push(pixels);
     Ok(figures)
 }
 
@@ -79,15 +85,15 @@ fn frames(seconds: f64, looks: Option<&AtomicU64>) -> Result<Sample, Fault> {
 }
 
 /// A program with a page.
-struct Served {
-    child: Child,
+pub(super) struct Served {
+    pub(super) child: Child,
     /// Address and token of the page.
     page: Option<(String, String)>,
 }
 
 impl Served {
     /// Starts a program, which prints the URL of its page on stderr.
-    fn start(mut command: Command, has_page: bool) -> Result<Self, Fault> {
+    pub(super) fn start(mut command: Command, has_page: bool) -> Result<Self, Fault> {
         let stderr = if has_page { Stdio::piped() } else { Stdio::null() };
         let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
         let mut child = command.spawn().map_err(wrong("beamport does not start"))?;
@@ -108,6 +114,11 @@ impl Served {
             true => Ok(served),
             false => Err(Fault::new("bench: beamport serves no page", "it ended before it printed a URL")),
         }
+    }
+
+    /// What a browser opens.
+    pub(super) fn url(&self) -> String {
+        self.page.as_ref().map_or_else(String::new, |(address, token)| format!("http://{address}/#token={token}"))
     }
 
     /// Counts frames for some seconds.
@@ -266,41 +277,57 @@ fn panels(values: u64, rounds: u32) -> Result<Vec<Figure>, Fault> {
             bytes / 1_000_000
         )
     };
-    let figure = |name: &'static str, which: &str, ours, limit, aim| Figure {
+    let figure = |name: &'static str, which: &str, ours, limit| Figure {
         name: name.into(),
         conditions: conditions(which),
         unit: Unit::Times,
         ours: Series { name: "POST /api/look", samples: ours },
         limits: vec![Series { name: "a pass over the same bytes", samples: limit }],
-        must: 1.0 / 3.0,
-        aim,
+        must: 0.333,
+        aim: 0.667,
     };
     Ok(vec![
-        figure("first look of 8 panels / a pass", "the first look", first, pass_first, 1.0 / 1.5),
-        figure("next looks of 8 panels / a pass", "ten later looks", later, pass_later, 1.0 / 1.5),
+        figure("first look of 8 panels / a pass", "the first look", first, pass_first),
+        figure("next looks of 8 panels / a pass", "ten later looks", later, pass_later),
     ])
+}
+
+/// Appends an image; its bytes.
+pub(super) fn append_image(
+    writer: &mut Writer,
+    timestamp: i64,
+    number: u64,
+    side: usize,
+    pixels: &[u16],
+) -> Result<u64, Fault> {
+    let dimensions = [side as i64; 2];
+    let frame = ad00::Ad00 {
+        source_name: "camera",
+        id: number as i32,
+        timestamp,
+        dimensions: (&dimensions).into(),
+        data: pixels.into(),
+        attributes: Default::default(),
+    };
+    let mut message = Vec::new();
+    ad00::write(&mut message, &frame).map_err(wrong("a frame cannot be encoded"))?;
+    let origin = writer.origin("camera").map_err(refused)?;
+    let meta = Meta { source_time: timestamp, origin, origin_seq: number, schema: SchemaId(ad00::ID), flags: 0 };
+    writer.append(&meta, &message).map_err(refused)?;
+    Ok(message.len() as u64)
+}
+
+fn refused(error: store::Error) -> Fault {
+    Fault::new("bench: a stream cannot be written", error)
 }
 
 /// Writes what is looked at; the bytes of it.
 fn fill(data: &Data, values: u64, now: i64) -> Result<u64, Fault> {
     let (mut bytes, mut message) = (0, Vec::new());
-    let refused = |e: store::Error| Fault::new("bench: a stream cannot be written", e);
-    for at in 0..2_i64 {
-        let pixels: Vec<u16> = (0..SIDE * SIDE).map(|i| (i as u16).wrapping_mul(31)).collect();
-        let frame = ad00::Ad00 {
-            source_name: "camera",
-            id: 1,
-            timestamp: now,
-            dimensions: (&[SIDE as i64, SIDE as i64]).into(),
-            data: (&pixels).into(),
-            attributes: Default::default(),
-        };
-        ad00::write(&mut message, &frame).map_err(wrong("a frame cannot be encoded"))?;
+    let pixels: Vec<u16> = (0..SIDE * SIDE).map(|i| (i as u16).wrapping_mul(31)).collect();
+    for at in 0..2 {
         let mut writer = data.writer(&format!("camera{at}"), &Options::memory(64 << 20))?;
-        let origin = writer.origin("camera").map_err(refused)?;
-        let meta = Meta { source_time: now, origin, origin_seq: 1, schema: SchemaId(ad00::ID), flags: 0 };
-        writer.append(&meta, &message).map_err(refused)?;
-        bytes += message.len() as u64;
+        bytes += append_image(&mut writer, now, 1, SIDE, &pixels)?;
     }
     for at in 0..TRENDS {
         let mut writer = data.writer(&format!("trend{at}"), &Options::memory(512 << 20))?;
