@@ -48,6 +48,8 @@ pub(crate) const BLOCK: u64 = 1024;
 pub(crate) const LOOK_BACK: u64 = 64;
 /// Alarms of a series, and losses of its connection, in one answer.
 pub(crate) const INTERVALS_MAX: usize = 256;
+/// A larger message that a trend does not show is skipped, bytes; a smaller one is read faster than it is skipped.
+pub(crate) const SKIPPED: u32 = 4096;
 /// Values that are kept of the streams of trends, 20 bytes each.
 pub(crate) const POINTS_MAX: usize = 8 << 20;
 /// Messages that are read at once.

@@ -237,6 +237,19 @@ impl Stream {
         Ok(found.drain(found.len() - count..).map(|(sequence, time, _)| (sequence, time)).collect())
     }
 
+    /// Shows the messages at the beginning of a range that can be read at once; where the rest begins.
+    pub(super) fn batch(&mut self, (low, high): (u64, u64), see: &mut dyn FnMut(&Message<'_>)) -> Result<u64, Fault> {
+        self.reader.seek(low);
+        match self.reader.next((high - low) as usize).map_err(|e| stream_fault(&self.name, e))? {
+            Stretch::Messages(batch) if batch.is_empty() => Ok(high),
+            Stretch::Messages(batch) => {
+                batch.iter().for_each(|message| see(&message));
+                Ok(batch.next())
+            }
+            Stretch::Missing(missing) => Ok(missing.next),
+        }
+    }
+
     /// Shows messages, given in order, as far as they can be read.
     pub(super) fn each(&mut self, messages: &[u64], see: &mut dyn FnMut(&Message<'_>)) -> Result<(), Fault> {
         let mut at = 0;

@@ -325,6 +325,33 @@ fn a_trend_has_alarms_connections_and_the_unit_from_before() {
 }
 
 #[test]
+fn a_trend_has_each_value_between_messages_of_other_kinds() {
+    let folder = Folder::new("mixed");
+    let time = |n: i64| START + n * SECOND;
+    let value = |n: i64| (b"f144", "T", time(n), f144("T", time(n), (n as f64).into()));
+    let other = |n: i64, length: usize| (b"junk", "T", time(n), vec![0; length]);
+    let small: Vec<_> = (0..10).flat_map(|n| [value(n), other(n, 100)]).collect();
+    let mut appender = folder.append("values", &small);
+    let mut looker = Looker::new(&folder.0);
+    let mut counts = |to: i64| {
+        let panel = json!({"stream": "values", "view": "trend", "width": 1, "window": time(to) - START});
+        let seen = look(&mut looker, json!({"at": time(to), "panels": [panel]}));
+        let series = &seen.panels[0]["series"][0];
+        (series["count"].as_u64().unwrap(), series["last"].as_f64().unwrap(), seen.array(0, "max0"))
+    };
+    assert_eq!(counts(9), (10, 9.0, vec![9.0]));
+    // From the first large one on they are not read.
+    let large: Vec<_> = (10..20).flat_map(|n| [other(n, 100_000), value(n), other(n, 100)]).collect();
+    push(&mut appender, &large);
+    assert_eq!(counts(19), (20, 19.0, vec![19.0]));
+    // Over the end of a block.
+    let many: Vec<_> = (20..1500).map(value).collect();
+    push(&mut appender, &many);
+    assert_eq!(counts(1499), (1500, 1499.0, vec![1499.0]));
+    assert_eq!(counts(14), (15, 14.0, vec![14.0]));
+}
+
+#[test]
 fn groups_name_the_members_that_are_missing() {
     let folder = Folder::new("groups");
     let row = |n: i64, count: u32, missing: &[u32]| {

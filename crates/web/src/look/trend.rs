@@ -8,11 +8,11 @@ use super::Panel;
 use super::stream::Stream;
 use super::view::View;
 use crate::answer::Answer;
-use crate::limits::{BLOCK, INTERVALS_MAX, LOOK_BACK, POINTS_MAX, SERIES_MAX};
+use crate::limits::{BLOCK, INTERVALS_MAX, LOOK_BACK, POINTS_MAX, SERIES_MAX, SKIPPED};
 use flow::Fault;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use store::{Clock, hex};
+use store::{Clock, Entry, hex};
 use wire::f142::{self, AlarmSeverity};
 use wire::{Message, f144};
 
@@ -34,6 +34,8 @@ struct Kept {
     names: Names,
     /// By number: block N has the messages from N * BLOCK on.
     blocks: BTreeMap<u64, Block>,
+    /// The stream has large messages too that a trend does not show: those are not read.
+    is_mixed: bool,
 }
 
 /// Names of series, and their numbers.
@@ -202,7 +204,7 @@ fn has_state(schema: [u8; 4]) -> bool {
 impl Kept {
     /// Reads what a block does not have yet.
     fn fill(&mut self, stream: &mut Stream, number: u64, with_values: bool) -> Result<(), Fault> {
-        let Self { names, blocks } = self;
+        let Self { names, blocks, is_mixed } = self;
         let block = blocks.entry(number).or_default();
         if with_values && !block.has_values {
             *block = Block { has_values: true, ..Block::default() };
@@ -212,9 +214,23 @@ impl Kept {
         if start >= end {
             return Ok(());
         }
+        let has_values = block.has_values;
+        let is_wanted = |entry: &Entry| has_state(entry.schema.0) || has_values && View::Trend.shows(entry.schema.0);
+        let mut at = start;
+        // Most streams have values alone. Looking at their entries first takes time.
+        while has_values && !*is_mixed && at < end {
+            at = stream.batch((at, end), &mut |message| {
+                if is_wanted(message.entry) {
+                    block.add(message.payload, message.entry.source_time, names);
+                } else {
+                    *is_mixed |= message.entry.length > SKIPPED;
+                }
+            })?;
+            block.next = at;
+        }
         let mut wanted = Vec::new();
-        stream.entries((start, end), &mut |sequence, entry| {
-            if has_state(entry.schema.0) || block.has_values && View::Trend.shows(entry.schema.0) {
+        stream.entries((at, end), &mut |sequence, entry| {
+            if is_wanted(entry) {
                 wanted.push(sequence);
             }
         })?;
