@@ -62,6 +62,15 @@ pub struct Started {
     page: Option<Page>,
 }
 
+/// Writes the resolved instrument file for the page, or removes it: part of one, or an old one, would mislead.
+fn keep_settings(path: &Path, settings: &str) {
+    let part = path.with_extension("toml.part");
+    if let Err(e) = std::fs::write(&part, settings).and_then(|()| std::fs::rename(&part, path)) {
+        let _ = (std::fs::remove_file(&part), std::fs::remove_file(path));
+        tracing::warn!("the page does not show the instrument file: `{}` is not written: {e}", path.display());
+    }
+}
+
 impl Started {
     /// Starts it, where this machine has the room. `by_signals`: SIGINT and SIGTERM end it.
     pub fn new(instrument: Instrument, by_signals: bool) -> Result<Self, Fault> {
@@ -74,8 +83,7 @@ impl Started {
         let (plan, settings) = (instrument.page, instrument.show());
         let mover = Mover::start(instrument, &signals)?;
         let folder = &mover.data().folder;
-        // For the page; without it there is one thing less to see.
-        let _ = std::fs::write(folder.join(web::SETTINGS), settings);
+        keep_settings(&folder.join(web::SETTINGS), &settings);
         let page = plan.map(|plan| Page::start(plan, folder));
         Ok(Self { mover, signals, boards: None, page })
     }

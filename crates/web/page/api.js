@@ -122,6 +122,7 @@
  * An answer; keys that its view does not have are undefined.
  * @typedef {object} Answer
  * @property {Fault} [fault]
+ * @property {Fault} [unreadable] messages that are left out of what is shown
  * @property {boolean} [same]
  * @property {string} view
  * @property {string} identity

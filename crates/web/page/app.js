@@ -156,12 +156,11 @@ class Page {
   /** The panels that are wanted. */
   wanted() {
     if (this.state.panels) return this.state.panels;
-    // The same settings each time: a panel is kept as long as its stream is there.
-    return this.names.slice(0, FIRST).map((name) => {
-      const known = this.first.get(name) ?? settings(name);
-      this.first.set(name, known);
-      return known;
-    });
+    // A panel whose stream is gone stays, and says so.
+    for (const name of this.names) {
+      if (this.first.size < FIRST && !this.first.has(name)) this.first.set(name, settings(name));
+    }
+    return [...this.first.values()];
   }
 
   /** Makes and removes panels, so that those are there that are wanted. */

@@ -109,15 +109,14 @@ export class Panel {
    */
   show(answer, settings) {
     if (answer.same) return;
-    this.fault.hidden = !answer.fault;
+    const fault = answer.fault ?? answer.unreadable;
+    this.fault.hidden = !fault;
+    if (fault) setText(this.fault, sentence(fault));
     // Another message can be chosen where one is not there any more.
     this.place.hidden = Boolean(answer.fault) && !(this.view instanceof MessageView);
     this.meta.hidden = Boolean(answer.fault);
     this.known = '';
-    if (answer.fault) {
-      setText(this.fault, sentence(answer.fault));
-      return;
-    }
+    if (answer.fault) return;
     if (this.kind !== answer.view) this.change(answer.view);
     if (!this.view) {
       this.fail(`This page has no view "${answer.view}".`);

@@ -2,6 +2,8 @@
 
 /** The time bar, s. */
 const SPAN = 600;
+/** Letters of a panel in the hash: all panels fit into one request. */
+const LONGEST = 1000;
 
 /** What a panel may be, beside `auto`. */
 export const VIEWS = ['image', 'events', 'curve', 'spectrum', 'trend', 'groups', 'message'];
@@ -60,11 +62,12 @@ export function read(hash) {
   for (const part of hash.replace(/^#/, '').split('&')) {
     const [key, value] = halves(part);
     if (key === 'token') state.token = decode(value);
-    if (key === 'at' && /^\d+$/.test(value)) state.at = Number(value);
-    if (key === 'span' && Number(value) > 0) state.span = Number(value);
+    // A number of 64 bits.
+    if (key === 'at' && /^\d+$/.test(value) && Number(value) < 9.2e18) state.at = Number(value);
+    if (key === 'span' && isTime(value)) state.span = Number(value);
     if (key === 'panel') {
       state.panels ??= [];
-      if (value) state.panels.push(readPanel(value));
+      if (value && value.length <= LONGEST) state.panels.push(readPanel(value));
     }
   }
   return state;
@@ -81,7 +84,7 @@ function readPanel(text) {
     const [key, value] = halves(part);
     if (key === 'view' && VIEWS.includes(value)) panel.view = value;
     if (key === 'origin') panel.origin = decode(value);
-    if (key === 'window' && Number(value) > 0) panel.window = Number(value);
+    if (key === 'window' && isTime(value)) panel.window = Number(value);
     if (key === 'region' && /^\d+(,\d+){3}$/.test(value)) panel.region = value.split(',').map(Number);
     if (key === 'shape' && /^[1-9]\d*,[1-9]\d*$/.test(value)) panel.shape = value.split(',').map(Number);
     if (key === 'first' && /^\d+$/.test(value)) panel.first = Number(value);
@@ -91,6 +94,11 @@ function readPanel(text) {
     if (key === 'sequence' && /^\d+$/.test(value)) panel.sequence = Number(value);
   }
   return panel;
+}
+
+/** A length of time, s, that is one of ns too. @param {string} text */
+function isTime(text) {
+  return Number(text) > 0 && Number(text) <= 1e9;
 }
 
 /**

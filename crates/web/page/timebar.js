@@ -175,10 +175,12 @@ export class TimeBar {
       }
       if (this.rows.children[i] !== lane.row) this.rows.insertBefore(lane.row, this.rows.children[i] ?? null);
       lane.row.title = answer.fault?.cause ?? '';
+      // Not what was there before.
+      lane.canvas.hidden = Boolean(answer.fault);
+      lane.answer = answer.fault ? null : answer;
       if (answer.fault) continue;
       [this.from, this.to] = [answer.from, answer.to];
       this.gaps.push(...answer.gaps);
-      lane.answer = answer;
       draw(lane.canvas, answer);
     }
     this.gaps.sort((a, b) => a.from - b.from);
@@ -199,8 +201,9 @@ export class TimeBar {
   /** Says of each lane what it shows, at the moment that is chosen or in all. */
   showLabels() {
     const { at } = this.state;
-    for (const [name, { label, answer }] of this.lanes) {
+    for (const [name, { label, canvas, answer }] of this.lanes) {
       const parts = [name];
+      if (canvas.hidden) parts.push('▲ cannot be read');
       const late = this.late.get(name) ?? 0;
       if (late > 0) parts.push(`▲ ${count(late)} behind the seal`);
       const all = answer?.arrays.lateness?.values ?? [];

@@ -1,11 +1,13 @@
 //! What the books of a data folder say, one question at a time: the account of a run or of a stream, messages aside,
 //! the commands that were given, and the settings of the instrument.
 
-use crate::limits::{ASIDE_MAX, COMMANDS_MAX, GAPS_MAX};
+use crate::limits::{ASIDE_MAX, COMMANDS_MAX, GAPS_MAX, TEXT_BYTES_MAX};
 use flow::records::Gap;
 use flow::{Data, Fault, aside_of, commits, ledger, runs};
 use serde_json::{Value, json};
-use std::io::ErrorKind;
+use std::fs::File;
+use std::io::{ErrorKind, Read as _};
+use std::path::Path;
 use store::Reader;
 use wire::{bpas, bpct};
 
@@ -138,11 +140,25 @@ fn newest(data: &Data, book: &str, most: u64, see: &dyn Fn(&[u8]) -> Option<Valu
 
 fn settings(data: &Data) -> Result<Value, Fault> {
     let path = data.folder.join(SETTINGS);
-    match std::fs::read_to_string(&path) {
+    match text(&path) {
         Ok(text) => Ok(json!({"file": text})),
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(json!({"file": null})),
         Err(e) => Err(Fault::io(format!("cannot read `{}`", path.display()), &e)),
     }
+}
+
+/// A text file of limited size. A pipe or a device could block its reader without end.
+pub(crate) fn text(path: &Path) -> std::io::Result<String> {
+    let invalid = |why: &str| std::io::Error::new(ErrorKind::InvalidData, why);
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(invalid("it is not a file"));
+    }
+    let mut text = String::new();
+    let size = File::open(path)?.take(TEXT_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if size as u64 > TEXT_BYTES_MAX {
+        return Err(invalid("it is larger than 16 MiB"));
+    }
+    Ok(text)
 }
 
 #[cfg(test)]
@@ -157,5 +173,10 @@ mod tests {
         for path in ["", "runs", "runs/", "runs/..", "aside/../x", "streams/a/b", "streams/a.b", "streams/%2e"] {
             assert_eq!(Question::of(path), None, "{path}");
         }
+    }
+    #[test]
+    fn a_pipe_in_place_of_a_file_is_refused() {
+        assert!(text(Path::new("/dev/zero")).unwrap_err().to_string().contains("not a file"));
+        assert_eq!(text(Path::new("/nowhere/x")).unwrap_err().kind(), ErrorKind::NotFound);
     }
 }

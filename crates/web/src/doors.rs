@@ -15,8 +15,8 @@ pub(crate) struct Doors {
     pub(crate) tokens: Tokens,
     /// Viewing needs no token.
     pub(crate) open: bool,
-    /// Name of this machine.
-    pub(crate) machine: String,
+    /// Names of this machine, in small letters.
+    pub(crate) names: Vec<String>,
 }
 
 /// A refusal.
@@ -71,12 +71,22 @@ impl Doors {
             _ => host,
         };
         let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
-        let is_machine = |name: &str| {
-            let own = self.machine.as_str();
-            !own.is_empty() && (name == own || name.strip_prefix(own).is_some_and(|rest| rest.starts_with('.')))
-        };
-        bare.parse::<IpAddr>().is_ok() || name.eq_ignore_ascii_case("localhost") || is_machine(&name.to_lowercase())
+        let is_name = || self.names.iter().any(|own| name.eq_ignore_ascii_case(own));
+        bare.parse::<IpAddr>().is_ok() || name.eq_ignore_ascii_case("localhost") || is_name()
     }
+}
+
+/// Names of a machine: its host name, and the same in each domain of `/etc/resolv.conf`. Not in any domain: anybody can
+/// have one with such a name in it.
+pub(crate) fn names(hostname: &str, resolver: &str) -> Vec<String> {
+    let host = hostname.trim().to_lowercase();
+    let Some(short) = host.split('.').next().filter(|short| !short.is_empty()) else { return Vec::new() };
+    let domains = resolver.lines().map(str::split_whitespace).flat_map(|mut words| {
+        let has_domains = matches!(words.next(), Some("search" | "domain"));
+        words.filter(move |_| has_domains)
+    });
+    let full = domains.map(|domain| format!("{short}.{}", domain.trim_matches('.').to_lowercase()));
+    [host.clone(), short.to_owned()].into_iter().chain(full).collect()
 }
 
 #[cfg(test)]
@@ -87,7 +97,11 @@ mod tests {
     fn doors() -> Doors {
         let folder = std::env::temp_dir().join(format!("beamport-doors-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        Doors { tokens: Tokens::of(&folder).unwrap(), open: false, machine: "beamline7".into() }
+        Doors {
+            tokens: Tokens::of(&folder).unwrap(),
+            open: false,
+            names: names("beamline7\n", "nameserver 10.0.0.1\nsearch site.org other.\n"),
+        }
     }
 
     fn headers(list: &[(hyper::header::HeaderName, &str)]) -> HeaderMap {
@@ -98,10 +112,19 @@ mod tests {
     fn a_name_of_another_site_is_refused() {
         let doors = doors();
         let at = |host: &str| doors.guard(&Method::GET, &headers(&[(HOST, host)])).map_err(|(status, _)| status);
-        for host in ["127.0.0.1:8642", "localhost:1", "LOCALHOST", "[::1]:8642", "beamline7:80", "beamline7.site.org"] {
+        for host in [
+            "127.0.0.1:8642",
+            "localhost:1",
+            "LOCALHOST",
+            "[::1]:8642",
+            "beamline7:80",
+            "Beamline7.site.org",
+            "beamline7.other:1",
+        ] {
             assert_eq!(at(host), Ok(()), "{host}");
         }
-        for host in ["evil.example", "beamline70:80", "localhost.evil.example", "", "[::1"] {
+        let others = ["evil.example", "beamline70:80", "localhost.evil.example", "beamline7.evil.example", "", "[::1"];
+        for host in others {
             assert_eq!(at(host), Err(StatusCode::FORBIDDEN), "{host}");
         }
         assert!(doors.guard(&Method::GET, &HeaderMap::new()).is_err());

@@ -5,6 +5,9 @@ use std::time::Duration;
 /// Connections at once; the one that was used longest ago is closed for a new one. A browser keeps six. Of the usual
 /// 1,024 descriptors half are left to the streams.
 pub(crate) const CONNECTIONS_MAX: usize = 512;
+/// Connections that the kernel keeps until the server accepts them; it allows 4,096 by default. A client that finds no
+/// room tries again after a second.
+pub(crate) const BACKLOG: i32 = 4096;
 /// Bytes of a request's body: 64 panels are a few KiB.
 pub(crate) const REQUEST_BYTES_MAX: usize = 256 << 10;
 /// Time for a request to arrive whole, and for a connection without one.
@@ -84,5 +87,5 @@ pub(crate) const GAPS_PAUSE: u32 = 20;
 pub(crate) const ASIDE_MAX: u64 = 100;
 /// Commands that are listed: the newest.
 pub(crate) const COMMANDS_MAX: u64 = 200;
-/// Bytes of a template, or of the resolved instrument file, in which shapes of detectors are looked for.
-pub(crate) const TEMPLATE_BYTES_MAX: u64 = 16 << 20;
+/// Bytes of a template, or of the resolved instrument file, that is read.
+pub(crate) const TEXT_BYTES_MAX: u64 = 16 << 20;

@@ -1,6 +1,8 @@
 //! `[web]` of an instrument file: the keys, and what they say.
 
+use crate::limits::BACKLOG;
 use settings::{Key, Refused, Section, Setting, key};
+use socket2::{Domain, Socket, Type};
 use std::net::{SocketAddr, TcpListener};
 
 static LISTEN: Key = key(
@@ -54,7 +56,16 @@ impl Plan {
 
     /// Listens at the address.
     pub fn bind(&self) -> Result<TcpListener, flow::Fault> {
-        TcpListener::bind(self.listen).map_err(|e| {
+        let listen = || {
+            let socket = Socket::new(Domain::for_address(self.listen), Type::STREAM, None)?;
+            // An address of connections that have ended is free.
+            socket.set_reuse_address(true)?;
+            socket.bind(&self.listen.into())?;
+            // The standard library has room for 128.
+            socket.listen(BACKLOG)?;
+            Ok(socket.into())
+        };
+        listen().map_err(|e: std::io::Error| {
             flow::Fault::io(format!("the page cannot be served at {}", self.listen), &e)
                 .hint("choose another port: `listen` in [web], or `--listen 127.0.0.1:0`")
         })

@@ -8,7 +8,7 @@ use crate::limits::{
 };
 use crate::look::{Looker, Request as Look};
 use crate::tokens::{Role, Tokens};
-use crate::{Instrument, Plan, metrics, page};
+use crate::{Instrument, Plan, doors, metrics, page};
 use bytes::Bytes;
 use flow::status::{Status, Watch};
 use flow::{Data, Fault};
@@ -97,6 +97,7 @@ struct House {
     /// Bytes of answers that may still be sent at once.
     room: Arc<Semaphore>,
     connections: RefCell<Connections>,
+    connections_max: usize,
 }
 
 /// The state of the data folder and of its instrument at one moment.
@@ -109,14 +110,20 @@ struct State {
 
 impl House {
     fn new(served: &Served) -> Result<Self, Fault> {
-        let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let mut looker = Looker::new(&served.data);
+        let text = |path| std::fs::read_to_string(path).unwrap_or_default();
+        let names = doors::names(&text("/proc/sys/kernel/hostname"), &text("/etc/resolv.conf"));
+        let descriptors = descriptors(&text("/proc/self/limits"));
+        let mut looker = Looker::new(&served.data, descriptors / 8);
         let (data, instrument) = (served.data.clone(), served.instrument.clone());
         let (books, commander) = (served.data.clone(), served.instrument.clone());
         let (mut watch, mut last) = (Watch::new(&data), None::<(Instant, Arc<State>)>);
         let states = move |()| {
             if let Some((_, state)) = last.as_ref().filter(|(made, _)| made.elapsed() < STATUS_AGE) {
                 return Ok(state.clone());
+            }
+            if !data.folder.is_dir() {
+                let what = format!("cannot read data folder `{}`", data.folder.display());
+                return Err(Fault::new(what, "it is not there").hint("restore it, or start `beamport up` again"));
             }
             let status = watch.status(data.media.now(), false)?;
             let places = [("data", data.folder.as_path()), ("memory", Path::new("/dev/shm"))];
@@ -127,17 +134,14 @@ impl House {
             Ok(state)
         };
         Ok(Self {
-            doors: Doors {
-                tokens: served.tokens.clone(),
-                open: served.plan.open,
-                machine: machine.trim().to_lowercase(),
-            },
+            doors: Doors { tokens: served.tokens.clone(), open: served.plan.open, names },
             looks: Desk::open("look", move |request| looker.look(&request))?,
             states: Desk::open("status", states)?,
             books: Desk::open("books", move |question: Question| question.answer(&books))?,
             commands: Desk::open("commands", move |request| commander.command(&request))?,
             room: Arc::new(Semaphore::new(ANSWERS_BYTES_MAX)),
             connections: RefCell::default(),
+            connections_max: CONNECTIONS_MAX.min(descriptors / 2),
         })
     }
 
@@ -146,7 +150,7 @@ impl House {
         let _ = stream.set_nodelay(true);
         let id = {
             let mut connections = house.connections.borrow_mut();
-            if connections.tasks.len() >= CONNECTIONS_MAX {
+            if connections.tasks.len() >= house.connections_max {
                 connections.make_room();
             }
             connections.newest += 1;
@@ -277,6 +281,13 @@ impl AsRef<[u8]> for Sent {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
+}
+
+/// Descriptors that the system allows this process. A connection needs one, an open stream up to three: half of them
+/// are for connections, three eighths for streams, and the others for the files of a moment.
+fn descriptors(limits: &str) -> usize {
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(1024).max(64)
 }
 
 fn reply(mime: &'static str, bytes: Bytes) -> Response<Full<Bytes>> {

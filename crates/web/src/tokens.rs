@@ -76,7 +76,11 @@ fn token(path: &Path) -> std::io::Result<String> {
     // Whole or not there: two processes may start at once.
     let written = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&part);
     let linked = written.and_then(|mut file| {
-        let linked = file.write_all(format!("{made}\n").as_bytes()).and_then(|()| std::fs::hard_link(&part, path));
+        let linked = file
+            .write_all(format!("{made}\n").as_bytes())
+            // A power cut would leave an empty file, which is no token.
+            .and_then(|()| file.sync_all())
+            .and_then(|()| std::fs::hard_link(&part, path));
         std::fs::remove_file(&part).and(linked)
     });
     match linked {
@@ -94,6 +98,9 @@ fn token(path: &Path) -> std::io::Result<String> {
 
 fn read(path: &Path) -> std::io::Result<String> {
     let mut text = String::new();
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(std::io::Error::new(ErrorKind::InvalidData, "not a file; delete it, and a token is made"));
+    }
     File::open(path)?.take(1024).read_to_string(&mut text)?;
     match text.trim() {
         token if token.len() >= 32 && token.bytes().all(|b| b.is_ascii_alphanumeric()) => Ok(token.to_owned()),

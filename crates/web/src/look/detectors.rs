@@ -3,10 +3,8 @@
 //!
 //! Failure behaviour: a template that is not there, too large or unusual gives no shapes; the page then guesses.
 
-use crate::books::SETTINGS;
-use crate::limits::TEMPLATE_BYTES_MAX;
+use crate::books::{SETTINGS, text};
 use serde_json::Value;
-use std::io::Read as _;
 use std::path::Path;
 use std::time::SystemTime;
 use toml_edit::DocumentMut;
@@ -45,21 +43,13 @@ impl Detectors {
     }
 }
 
-/// A file, if it is a text of limited size.
-pub(super) fn text(path: &Path) -> Option<String> {
-    let mut text = String::new();
-    let file = std::fs::File::open(path).ok()?;
-    let size = file.take(TEMPLATE_BYTES_MAX + 1).read_to_string(&mut text).ok()?;
-    (size as u64 <= TEMPLATE_BYTES_MAX).then_some(text)
-}
-
 /// Those in the templates that a resolved instrument file names.
 fn of_settings(settings: &str) -> Vec<Detector> {
     let Ok(settings) = settings.parse::<DocumentMut>() else { return Vec::new() };
     let sinks = settings.get("sink").and_then(|sinks| sinks.as_table_like());
     let templates =
         sinks.into_iter().flat_map(|sinks| sinks.iter()).filter_map(|(_, sink)| sink.get("template")?.as_str());
-    let trees = templates.filter_map(|path| serde_json::from_str(&text(Path::new(path))?).ok());
+    let trees = templates.filter_map(|path| serde_json::from_str(&text(Path::new(path)).ok()?).ok());
     trees.flat_map(|tree: Value| of_group(&tree).1).collect()
 }
 

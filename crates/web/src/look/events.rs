@@ -77,7 +77,7 @@ impl Shapes {
     ) -> Result<(), Fault> {
         let ids = gather(stream, panel, found, View::Events, object)?;
         let shape = match panel.shape {
-            Some([rows, columns]) if i64::from(rows) * i64::from(columns) <= DETECTOR_PIXELS_MAX => {
+            Some([rows, columns]) if u64::from(rows) * u64::from(columns) <= DETECTOR_PIXELS_MAX as u64 => {
                 Shape { rows: rows as usize, columns: columns as usize, first: panel.first_pixel, is_guessed: false }
             }
             Some(_) => {
@@ -87,7 +87,7 @@ impl Shapes {
             None => {
                 let origin = stream.origin(found.entry.origin);
                 let known = self.detectors.find(folder, &panel.stream, &origin);
-                let fits = |rows: usize, columns: usize| rows.saturating_mul(columns) as i64 <= DETECTOR_PIXELS_MAX;
+                let fits = |rows: usize, columns: usize| rows.saturating_mul(columns) <= DETECTOR_PIXELS_MAX as usize;
                 match known.filter(|known| fits(known.rows, known.columns)) {
                     Some(&Detector { rows, columns, first, .. }) => Shape { rows, columns, first, is_guessed: false },
                     None => Shape::guess(self.seen(stream, panel, &ids))?,

@@ -1,11 +1,10 @@
 //! Groups (`bpgr`): how many have how many messages, and whose messages are missing.
 
 use super::Panel;
-use super::detectors::text;
 use super::stream::{Found, Stream};
 use super::view::View;
 use crate::answer::Answer;
-use crate::books::SETTINGS;
+use crate::books::{SETTINGS, text};
 use crate::limits::{EVENTS_BYTES_MAX, MEMBERS_MAX, MULTIPLICITY_MAX, SLICE, TREND_TIME};
 use flow::{Data, Fault, tasks_of};
 use serde_json::{Map, Value, json};
@@ -66,7 +65,7 @@ fn members(data: &Data, worker: &str) -> Vec<String> {
     if let Some(parameters) = parameters(data, worker) {
         return of(&mut parameters["members"].as_array().into_iter().flatten().filter_map(Value::as_str));
     }
-    let file = text(&data.folder.join(SETTINGS)).and_then(|text| text.parse::<DocumentMut>().ok());
+    let file = text(&data.folder.join(SETTINGS)).ok().and_then(|text| text.parse::<DocumentMut>().ok());
     let path = ["worker", worker, "parameters", "members"];
     let members = file.as_ref().and_then(|file| path.iter().try_fold(file.as_item(), |item, key| item.get(key)));
     of(&mut members.and_then(Item::as_array).into_iter().flatten().filter_map(toml_edit::Value::as_str))

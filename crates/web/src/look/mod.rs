@@ -33,7 +33,8 @@ pub(crate) struct Request {
     /// ns since 1970 UTC; none: now.
     #[serde(default)]
     at: Option<i64>,
-    panels: Vec<Panel>,
+    /// As JSON: one that is wrong is a fault of that panel alone.
+    panels: Vec<Value>,
 }
 
 /// One panel.
@@ -73,18 +74,27 @@ fn first_pixel() -> i32 {
 impl Request {
     /// Reads a request.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, Fault> {
-        let wrong = |cause: String| {
-            Fault::new("the request is wrong", cause).hint("docs/reference/web.md lists the keys of a request")
-        };
-        let request: Self = serde_json::from_slice(bytes).map_err(|e| wrong(e.to_string()))?;
+        let request: Self = serde_json::from_slice(bytes).map_err(|e| wrong("request", e.to_string()))?;
         if request.panels.len() > PANELS_MAX {
-            return Err(wrong(format!("it names {} panels, more than {PANELS_MAX}", request.panels.len())));
-        }
-        if request.panels.iter().any(|panel| panel.window.is_some_and(|window| window <= 0)) {
-            return Err(wrong("`window` is not positive".into()));
+            let cause = format!("it names {} panels, more than {PANELS_MAX}", request.panels.len());
+            return Err(wrong("request", cause));
         }
         Ok(request)
     }
+}
+
+impl Panel {
+    fn read(value: &Value) -> Result<Self, Fault> {
+        let panel = Self::deserialize(value).map_err(|e| wrong("panel", e.to_string()))?;
+        if panel.window.is_some_and(|window| window <= 0) {
+            return Err(wrong("panel", "`window` is not positive".into()));
+        }
+        Ok(panel)
+    }
+}
+
+fn wrong(part: &str, cause: String) -> Fault {
+    Fault::new(format!("the {part} is wrong"), cause).hint("docs/reference/web.md lists the keys of a request")
 }
 
 /// Answers requests.
@@ -98,10 +108,11 @@ pub(crate) struct Looker {
 }
 
 impl Looker {
-    pub(crate) fn new(data: &Data) -> Self {
+    /// `readers`: streams that it may keep open.
+    pub(crate) fn new(data: &Data, readers: usize) -> Self {
         Self {
             data: data.clone(),
-            streams: Streams::default(),
+            streams: Streams::new(readers),
             trends: trend::Trends::default(),
             shapes: events::Shapes::default(),
             books: times::Books::new(data),
@@ -113,10 +124,12 @@ impl Looker {
     pub(crate) fn look(&mut self, request: &Request) -> Result<Vec<u8>, Fault> {
         let now = self.data.media.now();
         let mut answer = Answer::default();
-        for panel in &request.panels {
+        for asked in &request.panels {
             let mut object = Map::new();
-            object.insert("stream".into(), panel.stream.clone().into());
-            if let Err(fault) = self.panel(panel, request.at, now, &mut object, &mut answer) {
+            object.insert("stream".into(), asked["stream"].as_str().unwrap_or_default().into());
+            let shown =
+                Panel::read(asked).and_then(|panel| self.panel(&panel, request.at, now, &mut object, &mut answer));
+            if let Err(fault) = shown {
                 object.insert("fault".into(), fault.to_json());
             }
             answer.panel(object);
@@ -176,7 +189,7 @@ impl Looker {
             object.extend(facts);
         }
         match view {
-            View::Events => self.shapes.show((&self.data.folder, stream), panel, &found, size, object, answer),
+            View::Events => self.shapes.show((&self.data.folder, &mut *stream), panel, &found, size, object, answer),
             View::Spectrum => events::spectrum(stream, panel, &found, size.0, object, answer),
             View::Groups => groups::show(&self.data, stream, panel, &found, object, answer),
             View::Curve => {
@@ -188,6 +201,7 @@ impl Looker {
                 Ok(())
             }),
         }?;
+        object.extend(stream.lost.fault().map(|fault| ("unreadable".to_owned(), fault.to_json())));
         self.cache.keep(key, answer.drawn(mark, object));
         Ok(())
     }

@@ -5,9 +5,12 @@ use super::times::Times;
 use super::view::View;
 use crate::limits::{AUTO_MAX, BATCH, COMPARE, READERS_MAX, SEARCH_MAX, SLICE};
 use flow::{Data, Fault, stream_fault};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
-use store::{Clock, Entry, Message, ReadOptions, Reader, Stretch};
+use store::{Clock, Entry, Message, Missing, ReadOptions, Reader, Stretch, Why};
+
+/// What helps against retention.
+const RETAIN: &str = "show a later moment; a larger `retain` keeps more";
 
 /// The message of a panel.
 #[derive(Clone, Copy, Debug)]
@@ -18,9 +21,9 @@ pub(super) struct Found {
 }
 
 /// Streams by name.
-#[derive(Default)]
 pub(super) struct Streams {
     open: HashMap<String, Stream>,
+    most: usize,
 }
 
 /// A stream that is read.
@@ -31,9 +34,64 @@ pub(super) struct Stream {
     used: Instant,
     /// When its header was compared last.
     compared: Instant,
+    /// What this look could not read.
+    pub(super) lost: Lost,
+}
+
+/// Messages that cannot be read, and why the first of them cannot. What retention deleted does not belong to them.
+#[derive(Debug, Default)]
+pub(super) struct Lost {
+    /// Ranges: first, and one past the last.
+    ranges: BTreeMap<u64, u64>,
+    cause: String,
+}
+
+impl Lost {
+    /// Adds those of a range below `end`.
+    fn add(&mut self, missing: &Missing, end: u64) {
+        if missing.why == Why::Retention {
+            return;
+        }
+        if self.cause.is_empty() {
+            self.cause = missing.error.to_string();
+        }
+        self.put(missing.first, missing.next.min(end));
+    }
+
+    fn put(&mut self, first: u64, next: u64) {
+        let known = self.ranges.entry(first).or_default();
+        *known = next.max(*known);
+    }
+
+    /// Adds those of another.
+    pub(super) fn join(&mut self, other: &Self) {
+        if self.cause.is_empty() {
+            self.cause.clone_from(&other.cause);
+        }
+        other.ranges.iter().for_each(|(first, next)| self.put(*first, *next));
+    }
+
+    /// What a panel says of them; nothing where all were read.
+    pub(super) fn fault(&self) -> Option<Fault> {
+        let (mut count, mut end) = (0, 0);
+        for (first, next) in &self.ranges {
+            count += next.saturating_sub(end.max(*first));
+            end = end.max(*next);
+        }
+        let what = match count {
+            0 => return None,
+            1 => "a message cannot be read, and is not shown".to_owned(),
+            count => format!("{count} messages cannot be read, and are not shown"),
+        };
+        Some(Fault::new(what, &self.cause).hint("run `beamport verify` to list each wrong byte"))
+    }
 }
 
 impl Streams {
+    pub(super) fn new(most: usize) -> Self {
+        Self { open: HashMap::new(), most: most.clamp(1, READERS_MAX) }
+    }
+
     /// Opens a stream, or takes it from the last time.
     pub(super) fn open(&mut self, data: &Data, name: &str) -> Result<&mut Stream, Fault> {
         if Data::is_book(name) {
@@ -59,17 +117,25 @@ impl Streams {
         }
         if !self.open.contains_key(name) {
             let oldest = self.open.iter().min_by_key(|(_, stream)| stream.used).map(|(name, _)| name.clone());
-            if let Some(oldest) = oldest.filter(|_| self.open.len() >= READERS_MAX) {
+            if let Some(oldest) = oldest.filter(|_| self.open.len() >= self.most) {
                 self.open.remove(&oldest);
             }
             let reader = data.reader(name, ReadOptions { early: true, ..ReadOptions::default() })?;
             let now = Instant::now();
-            let stream = Stream { name: name.to_owned(), reader, times: Times::default(), used: now, compared: now };
+            let stream = Stream {
+                name: name.to_owned(),
+                reader,
+                times: Times::default(),
+                used: now,
+                compared: now,
+                lost: Lost::default(),
+            };
             self.open.insert(name.to_owned(), stream);
         }
         match self.open.get_mut(name) {
             Some(stream) => {
                 stream.used = Instant::now();
+                stream.lost = Lost::default();
                 Ok(stream)
             }
             None => Err(Fault::new(format!("stream `{name}` cannot be read"), "")),
@@ -105,7 +171,7 @@ impl Stream {
         let none = |cause: &str, hint: &str| Err(Fault::new(what.as_str(), cause).hint(hint));
         if let Some(sequence) = panel.sequence {
             if sequence < bounds.first {
-                return none("retention has deleted it", "a larger `retain` keeps more");
+                return none("retention has deleted it", RETAIN);
             }
             return match self.entry(sequence)? {
                 Some(entry) => self.step(panel, sequence, entry),
@@ -119,8 +185,11 @@ impl Stream {
             None => self.reader.end(),
             Some(at) => self.end_at(at)?,
         };
+        // A message whose entry is damaged has no time: the one behind the end may be of the moment.
+        let next = end.max(bounds.first);
+        self.entries((next, next + 1), &mut |_, _| ())?;
         if end <= bounds.first {
-            return none("all that are there came after this moment", "");
+            return Err(self.lost.fault().unwrap_or_else(|| self.before(bounds.first)));
         }
         let origin = self.row(panel)?;
         let is_auto = panel.view == View::Auto;
@@ -142,10 +211,22 @@ impl Stream {
             })?;
             high = from;
         }
-        match newest.or(other.filter(|_| is_auto)) {
-            Some((sequence, entry)) => Ok(self.found(sequence, entry)),
+        if let Some((sequence, entry)) = newest.or(other.filter(|_| is_auto)) {
+            return Ok(self.found(sequence, entry));
+        }
+        match self.lost.fault() {
+            Some(fault) => Err(fault),
             None if is_auto => none("there is none of this origin, or before this moment", ""),
             None => none(&format!("none can be shown as `{}`", panel.view.word()), "ask for the view `auto`"),
+        }
+    }
+
+    /// Nothing is there up to a moment. `first`: the oldest message that is there.
+    pub(super) fn before(&self, first: u64) -> Fault {
+        let what = format!("stream `{}` has no message of this moment", self.name);
+        match first {
+            0 => Fault::new(what, "all that are there came after it"),
+            _ => Fault::new(what, format!("retention has deleted the messages before number {first}")).hint(RETAIN),
         }
     }
 
@@ -199,7 +280,10 @@ impl Stream {
                     entries.iter().zip(at..).for_each(|(entry, sequence)| see(sequence, entry));
                     at += entries.len() as u64;
                 }
-                Stretch::Missing(missing) => at = missing.next,
+                Stretch::Missing(missing) => {
+                    self.lost.add(&missing, high);
+                    at = missing.next;
+                }
             }
         }
         Ok(())
@@ -246,7 +330,10 @@ impl Stream {
                 batch.iter().for_each(|message| see(&message));
                 Ok(batch.next())
             }
-            Stretch::Missing(missing) => Ok(missing.next),
+            Stretch::Missing(missing) => {
+                self.lost.add(&missing, high);
+                Ok(missing.next)
+            }
         }
     }
 
@@ -263,6 +350,8 @@ impl Stream {
                     at += batch.len();
                 }
                 Stretch::Missing(missing) => {
+                    let asked = messages[at..].iter().zip(first..).take_while(|(sequence, next)| *sequence == next);
+                    self.lost.add(&missing, first + asked.count() as u64);
                     at += messages[at..].iter().take_while(|sequence| **sequence < missing.next).count();
                 }
             }

@@ -27,7 +27,7 @@ impl Folder {
     }
 
     fn look(&self, request: Value) -> Seen {
-        look(&mut Looker::new(&self.0), request)
+        look(&mut Looker::new(&self.0, 16), request)
     }
 }
 
@@ -303,7 +303,7 @@ fn a_trend_has_alarms_connections_and_the_unit_from_before() {
     let mut devices = folder.append("devices", &messages);
     let to = START + 109 * SECOND;
     let panel = json!({"stream": "devices", "view": "trend", "width": 10, "window": 10 * SECOND - 1});
-    let mut looker = Looker::new(&folder.0);
+    let mut looker = Looker::new(&folder.0, 16);
     let seen = look(&mut looker, json!({"at": to, "panels": [panel]}));
     let [first, second] = seen.panels[0]["series"].as_array().unwrap().as_slice() else { panic!("two series") };
     assert_eq!((&first["origin"], &first["unit"], &first["count"]), (&json!("T"), &json!("K"), &json!(10)));
@@ -332,7 +332,7 @@ fn a_trend_has_each_value_between_messages_of_other_kinds() {
     let other = |n: i64, length: usize| (b"junk", "T", time(n), vec![0; length]);
     let small: Vec<_> = (0..10).flat_map(|n| [value(n), other(n, 100)]).collect();
     let mut appender = folder.append("values", &small);
-    let mut looker = Looker::new(&folder.0);
+    let mut looker = Looker::new(&folder.0, 16);
     let mut counts = |to: i64| {
         let panel = json!({"stream": "values", "view": "trend", "width": 1, "window": time(to) - START});
         let seen = look(&mut looker, json!({"at": time(to), "panels": [panel]}));
@@ -465,7 +465,7 @@ fn a_fast_stream_is_late_where_its_blocks_are() {
     let block = |seconds: i64| (0..256).map(move |n| to - seconds * SECOND + n * 1_000_000);
     folder.append("fast", &block(75).chain(block(25)).map(message).collect::<Vec<_>>());
     let panel = json!({"stream": "fast", "view": "times", "width": 10, "window": 100 * SECOND});
-    let mut looker = Looker::new(&folder.0);
+    let mut looker = Looker::new(&folder.0, 16);
     // The second look has the lateness of each block from the first.
     for _ in 0..2 {
         let seen = look(&mut looker, json!({"at": to, "panels": [panel]}));
@@ -497,7 +497,7 @@ fn the_message_before_and_after_is_of_the_same_origin() {
     let folder = Folder::new("step");
     let value = |origin, n: i64| (b"f144", origin, START + n, f144(origin, START + n, (n as f64).into()));
     folder.append("devices", &[value("a", 0), value("b", 1), value("a", 2), value("b", 3), value("a", 4)]);
-    let mut looker = Looker::new(&folder.0);
+    let mut looker = Looker::new(&folder.0, 16);
     let mut step = |sequence: u64, step: i8| {
         let panel = json!({"stream": "devices", "view": "message", "sequence": sequence, "step": step});
         let seen = look(&mut looker, json!({"panels": [panel]}));
@@ -516,7 +516,7 @@ fn a_panel_that_is_shown_again_is_the_same() {
     let bytes = |n: i32| ev44(START, &[n, 1, 8], &[1, 2, 3]);
     folder.append("a", &[(b"ev44", "a", START, bytes(2))]);
     folder.append("b", &[(b"ev44", "b", START, bytes(3))]);
-    let mut looker = Looker::new(&folder.0);
+    let mut looker = Looker::new(&folder.0, 16);
     let (a, b) = (json!({"stream": "a", "shape": [2, 4]}), json!({"stream": "b", "shape": [3, 3]}));
     let first = look(&mut looker, json!({"panels": [a, b]}));
     let again = look(&mut looker, json!({"panels": [b, a]}));
@@ -587,7 +587,7 @@ fn the_cost_of_a_page() {
         }
         println!("bare pass over {} MB: {:?} ({sum:x})", bytes / 1_000_000, cpu() - start);
     };
-    let mut looker = Looker::new(&folder.0);
+    let mut looker = Looker::new(&folder.0, 16);
     let mut look = |panels: &[&String], round: i64| {
         // Another width each time: nothing was drawn before.
         let panel = |name: &&String| json!({"stream": name, "window": VALUES * 1000, "width": 512 - round});
@@ -605,4 +605,117 @@ fn the_cost_of_a_page() {
             println!("    {name} alone: {:?}", look(&[name], 2 * round + 1));
         }
     }
+}
+
+/// Streams of each view.
+fn all_views(name: &str) -> Folder {
+    let folder = Folder::new(name);
+    let at = |n: i64| START + n * SECOND / 10;
+    let events: Vec<_> =
+        (0..20).map(|n| (b"ev44", "detector", at(n), ev44(at(n), &[1, 2, i32::MAX], &[5, 6, i32::MAX]))).collect();
+    folder.append("detector", &events);
+    let numbers: Vec<_> = (0..20).map(|n| (b"f144", "T", at(n), f144("T", at(n), (n as f64).into()))).collect();
+    folder.append("devices", &numbers);
+    let curve = da00(&[variable("signal", &["tof"], &[4], &[9_i32, 16, 0, 1])]);
+    folder.append("monitor", &[(b"da00", "monitor", START, curve)]);
+    let image = da00(&[variable("signal", &["y", "x"], &[2, 3], &[1_i64, 2, 3, 4, 5, 6])]);
+    folder.append("camera", &[(b"da00", "camera", START, image)]);
+    let group = wire::bpgr::Group { first: 0, count: 3, missing: (&[]).into(), time: START, members: (&[]).into() };
+    let mut bytes = Vec::new();
+    wire::bpgr::write(&mut bytes, &group).unwrap();
+    folder.append("built", &[(b"bpgr", "groups", START, bytes)]);
+    folder
+}
+
+const ALL_VIEWS: [&str; 9] = ["auto", "image", "events", "spectrum", "curve", "trend", "groups", "message", "times"];
+
+#[test]
+fn numbers_at_their_limits_do_not_overflow() {
+    let folder = all_views("limits");
+    let mut looker = Looker::new(&folder.0, 16);
+    let others = [
+        json!({}),
+        json!({"width": u32::MAX, "height": 1}),
+        json!({"width": 0, "height": 0}),
+        json!({"region": [0, 0, u32::MAX, u32::MAX]}),
+        json!({"region": [u32::MAX, u32::MAX, 0, 0]}),
+        json!({"region": [1, 1, 2, 2], "reduce": "sum", "width": 1}),
+        json!({"window": i64::MAX}),
+        json!({"window": 1}),
+        json!({"shape": [u32::MAX, u32::MAX], "first_pixel": i32::MIN}),
+        json!({"shape": [0, 0], "first_pixel": i32::MAX}),
+        json!({"shape": [1, 1], "first_pixel": i32::MIN}),
+        json!({"sequence": u64::MAX, "step": 1}),
+        json!({"sequence": 0, "step": -128}),
+        json!({"origin": "\u{0}", "known": "/".repeat(1000)}),
+    ];
+    let streams = ["detector", "devices", "monitor", "camera", "built"];
+    for at in [Some(i64::MIN), Some(i64::MAX), Some(0), Some(START + 1), None] {
+        for (stream, view) in streams.into_iter().flat_map(|stream| ALL_VIEWS.map(|view| (stream, view))) {
+            let panels = others.each_ref().map(|other| {
+                let mut panel = json!({"stream": stream, "view": view, "width": 30, "height": 30});
+                panel.as_object_mut().unwrap().extend(other.as_object().unwrap().clone());
+                panel
+            });
+            let seen = look(&mut looker, json!({"at": at, "panels": panels}));
+            for (panel, asked) in seen.panels.iter().zip(&panels) {
+                let fault = panel["fault"]["what"].as_str();
+                assert!(fault.is_none_or(|what| !what.is_empty()), "{asked}: {panel}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_wrong_panel_is_a_fault_of_it_alone() {
+    let folder = all_views("wrong");
+    let seen = folder.look(json!({"panels": [
+        {"stream": "camera", "width": 1e10},
+        {"stream": "camera", "width": -1},
+        {"stream": "camera", "region": [0, 0, 5_000_000_000_u64, 1]},
+        {"stream": "camera", "window": 0},
+        {"stream": "camera", "colour": "red"},
+        {"stream": 7},
+        {"view": "image"},
+        [],
+        null,
+        {"stream": "camera"},
+    ]}));
+    let (right, wrong) = seen.panels.split_last().unwrap();
+    assert_eq!(right["view"], "image");
+    for panel in wrong {
+        assert_eq!(panel["fault"]["what"], "the panel is wrong", "{panel}");
+    }
+}
+
+#[test]
+fn messages_that_are_damaged_are_counted_where_they_are_left_out() {
+    let folder = all_views("damaged");
+    for stream in ["detector", "devices"] {
+        let path = std::fs::read_dir(folder.0.stream(stream))
+            .unwrap()
+            .flatten()
+            .map(|entry| entry.path())
+            .find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("p-")));
+        let file = std::fs::OpenOptions::new().read(true).write(true).open(path.unwrap()).unwrap();
+        use std::os::unix::fs::FileExt as _;
+        let mut bytes = [0; 1];
+        // In the first message.
+        file.read_exact_at(&mut bytes, 40).unwrap();
+        file.write_all_at(&[!bytes[0]], 40).unwrap();
+    }
+    let seen = folder.look(json!({"panels": [
+        {"stream": "detector", "shape": [4, 4], "window": 10 * SECOND},
+        {"stream": "detector", "view": "spectrum", "window": 10 * SECOND},
+        {"stream": "devices", "view": "trend", "window": 10 * SECOND},
+        {"stream": "detector", "shape": [4, 4], "window": 1},
+        {"stream": "detector", "view": "message", "sequence": 0},
+    ], "at": START + 2 * SECOND}));
+    for panel in &seen.panels[..3] {
+        assert_eq!(panel["unreadable"]["what"], "a message cannot be read, and is not shown", "{panel}");
+        assert!(panel["unreadable"]["cause"].as_str().unwrap().contains("p-"), "{panel}");
+    }
+    assert_eq!((&seen.panels[0]["messages"], &seen.panels[2]["series"][0]["count"]), (&json!(19), &json!(19)));
+    assert_eq!(seen.panels[3]["unreadable"], Value::Null);
+    assert!(seen.panels[4]["fault"]["hint"].as_str().unwrap().contains("beamport verify"));
 }

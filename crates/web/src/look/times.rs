@@ -220,7 +220,7 @@ impl Lane {
     /// Where a time lies, in parts.
     fn place(&self, time: i64) -> f64 {
         let (time, from, to) = (i128::from(time), i128::from(self.from), i128::from(self.to));
-        (time - from) as f64 * self.counts.len() as f64 / ((to - from) as f64 + 1.0)
+        time.saturating_sub(from) as f64 * self.counts.len() as f64 / ((to - from) as f64 + 1.0)
     }
 
     fn add(&mut self, entry: &Entry, is_late: bool) {

@@ -5,7 +5,7 @@
 //! one before. The blocks that were used longest ago make room.
 
 use super::Panel;
-use super::stream::Stream;
+use super::stream::{Lost, Stream};
 use super::view::View;
 use crate::answer::Answer;
 use crate::limits::{BLOCK, INTERVALS_MAX, LOOK_BACK, POINTS_MAX, SERIES_MAX, SKIPPED};
@@ -81,6 +81,8 @@ struct Block {
     states: Vec<(u32, i64, State)>,
     /// Elements of the newest value of a series whose values are arrays.
     lengths: BTreeMap<u32, usize>,
+    /// What could not be read.
+    lost: Lost,
 }
 
 /// What holds of a series from a time on.
@@ -217,6 +219,7 @@ impl Kept {
         let has_values = block.has_values;
         let is_wanted = |entry: &Entry| has_state(entry.schema.0) || has_values && View::Trend.shows(entry.schema.0);
         let mut at = start;
+        stream.lost = Lost::default();
         // Most streams have values alone. Looking at their entries first takes time.
         while has_values && !*is_mixed && at < end {
             at = stream.batch((at, end), &mut |message| {
@@ -235,6 +238,7 @@ impl Kept {
             }
         })?;
         stream.each(&wanted, &mut |message| block.add(message.payload, message.entry.source_time, names))?;
+        block.lost.join(&stream.lost);
         block.next = end;
         if end == (number + 1) * BLOCK {
             block.series.shrink_to_fit();
@@ -268,9 +272,16 @@ impl Trends {
             object.insert("same".into(), true.into());
             return Ok(());
         }
+        let oldest = stream.reader.bounds().first;
+        if low == high && oldest > 0 && stream.end_at(to)? <= oldest {
+            return Err(stream.before(oldest));
+        }
         let first = low / BLOCK;
         let blocks = (first.saturating_sub(LOOK_BACK), first, high.saturating_sub(1).max(low) / BLOCK);
         let kept = self.blocks(stream, blocks)?;
+        let mut lost = Lost::default();
+        kept.blocks.range(first..=blocks.2).for_each(|(_, block)| lost.join(&block.lost));
+        object.extend(lost.fault().map(|fault| ("unreadable".to_owned(), fault.to_json())));
         let (lines, more) = kept.lines(panel.origin.as_deref(), (from, to), width, blocks);
         answer.room(lines.len() * width * 3, 8)?;
         let (mut series, mut arrays) = (Vec::new(), Map::new());
