@@ -117,6 +117,46 @@ def facility(lab, nexus, kafka, request):
     facility.close()
 
 
+@pytest.fixture(scope="session")
+def chromium():
+    """A browser of this process of pytest."""
+    # Here, so that a test run without the marker `services` needs no playwright.
+    from playwright.sync_api import sync_playwright
+
+    program = shutil.which("chromium")
+    assert program, "no `chromium` on PATH: `cargo xtask check` installs it"
+    with sync_playwright() as playwright:
+        # Root has no sandbox of Chromium.
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def tab(chromium):
+    """Opens tabs: `tab(url, width, scheme)`. Errors of scripts fail the test; those of the network are its own."""
+    contexts, errors = [], []
+
+    def note(message):
+        if message.type == "error" and "Failed to load resource" not in message.text:
+            errors.append(message.text)
+
+    def open_tab(url: str, width: int = 1280, scheme: str = "light"):
+        context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        context.set_default_timeout(HANG_S * 1e3)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("console", note)
+        page.goto(url)
+        return page
+
+    yield open_tab
+    for context in contexts:
+        context.close()
+    assert errors == []
+
+
 @pytest.fixture
 def times():
     """`times(ci, soak)`: how many faults are injected."""

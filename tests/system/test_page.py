@@ -1,9 +1,11 @@
 """`beamport web` without a browser: what programs get from it, what it refuses, and what it survives."""
 
 import json
+import os
 import random
 import re
 import resource
+import signal
 import socket
 import subprocess
 import sys
@@ -276,3 +278,151 @@ def test_what_is_gone_or_damaged_is_a_fault_of_its_panel(lab):
     assert page.get("api/status")[0] == 200
     live.rename(stream)
     until(lambda: not gone(), "the folder is back")
+
+
+def served(lab, **more) -> Page:
+    """A page without an instrument, of a folder with one stream."""
+    lab.data.mkdir(exist_ok=True)
+    content = {"schema": "f144", "source_name": "T", "timestamp": 1, "value": 1.0}
+    message = {"schema": "f144", "origin": "T", "source_time": 1, "content": content}
+    (lab.folder / "messages.json").write_text(json.dumps(message))
+    lab.run("append", "devices", lab.folder / "messages.json", "--data", lab.data)
+    return Page(lab, lab.popen("web", "--data", lab.data, "--listen", "127.0.0.1:0", **more))
+
+
+def test_server_with_few_descriptors_answers_and_does_not_spin(lab):
+    few = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))  # noqa: E731
+    page = served(lab, preexec_fn=few)
+    pid, slow = page.pid, []
+    try:
+        for _ in range(600):
+            client = socket.create_connection(("127.0.0.1", page.port))
+            client.sendall(b"POST /api/look HTTP/1.1\r\n")
+            slow.append(client)
+        looks = [{"panels": [{"stream": "devices", "view": "message"}]} for _ in range(10)]
+        assert all(b'"fault"' not in page.get("api/look", look)[1] for look in looks)
+        begin = cpu_s(pid)
+        time.sleep(1)
+        spent = cpu_s(pid) - begin
+    finally:
+        for client in slow:
+            client.close()
+    assert page.get("api/status")[1]["web"]["pid"] == pid
+    print(
+        f"injected {len(slow)} slow clients, 128 descriptors: others answered; {spent:.2f} s of CPU in 1 s without requests"
+    )
+
+
+def cpu_s(pid: int) -> float:
+    """CPU time of a process."""
+    with open(f"/proc/{pid}/stat") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_thousand_clients_connect_while_the_server_does_not_accept(lab):
+    page = served(lab)
+    page.process.send_signal(signal.SIGSTOP)
+    try:
+        # A queue that is full drops them: each then tries again after a second, and more.
+        clients = [socket.create_connection(("127.0.0.1", page.port), HANG_S) for _ in range(1000)]
+    finally:
+        page.process.send_signal(signal.SIGCONT)
+    assert page.get("api/status")[0] == 200
+    for client in clients:
+        client.close()
+
+
+def raw(page: Page, request: bytes) -> bytes:
+    """The first bytes that come back for a request; none where the connection is closed."""
+    with socket.create_connection(("127.0.0.1", page.port), HANG_S) as client:
+        try:
+            client.sendall(request.replace(b"TOKEN", page.token.encode()))
+            return client.recv(4096)
+        except (BrokenPipeError, ConnectionResetError):
+            return b""
+
+
+HEAD = b"Host: 127.0.0.1\r\nAuthorization: Bearer TOKEN\r\n"
+POST = b"POST /api/look HTTP/1.1\r\n" + HEAD
+
+
+CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
+CHUNK = b"8000\r\n" + b" " * 0x8000 + b"\r\n"
+REFUSED = [
+    b"GET / HTTP/1.1\r\n" + HEAD + b"X: " + b"x" * 1_000_000 + b"\r\n\r\n",
+    b"GET / HTTP/1.1\r\n" + HEAD + b"X: x\r\n" * 5000 + b"\r\n",
+    b"GET /" + b"x" * 1_000_000 + b" HTTP/1.1\r\n" + HEAD + b"\r\n",
+    CHUNKED + CHUNK * 40,
+    CHUNKED + b"ffffffffffffffffff\r\n",
+    POST + b"Content-Length: 100000\r\n\r\n" + b"[" * 100_000,
+    POST + b"Content-Length: 100023\r\n\r\n" + b'{"at": null, "panels": ' + b"[" * 100_000,
+    POST + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n{}",
+    POST + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    *(
+        b"GET " + path + b" HTTP/1.1\r\n" + HEAD + b"\r\n"
+        for path in (
+            b"/../web.control.token",
+            b"/%2e%2e/web.control.token",
+            b"/api/streams/..%2f..%2fetc",
+            b"/api/runs/%00",
+            b"/api/aside/" + b"a/" * 2500,
+            b"//web.control.token",
+            b"\\..\\x",
+        )
+    ),
+    b"OPTIONS /api/command HTTP/1.1\r\nOrigin: http://evil.example\r\n" + HEAD + b"\r\n",
+    b"CONNECT evil.example:80 HTTP/1.1\r\n" + HEAD + b"\r\n",
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    bytes(range(256)) * 100,
+]
+
+
+def test_requests_of_an_attacker_are_refused_and_others_are_answered(lab):
+    page = served(lab)
+    begin = resident(page.pid)
+    for request in REFUSED:
+        answer = raw(page, request)
+        assert answer == b"" or re.match(rb"HTTP/1.1 4\d\d ", answer), (request[:80], answer)
+        assert b"access-control" not in answer.lower()
+        assert page.pid == page.process.pid, request[:80]
+    # Bodies that do not end.
+    endless = [socket.create_connection(("127.0.0.1", page.port)) for _ in range(100)]
+    for client in endless:
+        client.sendall((CHUNKED + CHUNK).replace(b"TOKEN", page.token.encode()))
+    assert page.get("api/status")[0] == 200
+    # More pixels than there are on all screens.
+    most = {"stream": "devices", "view": "trend", "width": 1 << 31, "height": 1 << 31, "window": 1 << 62}
+    status, answer = page.get("api/look", {"at": 1, "panels": [most] * 64})
+    assert status == 200 and len(answer) < 80 << 20
+    grown = resident(page.pid) - begin
+    for client in endless:
+        client.close()
+    print(
+        f"injected {len(REFUSED)} requests of an attacker, {len(endless)} bodies without end: memory grew by {grown >> 20} MiB"
+    )
+    assert grown < 256 << 20
+
+
+def test_second_server_at_a_port_says_what_to_do(lab):
+    page = served(lab)
+    done = lab.run("web", "--data", lab.data, "--listen", f"127.0.0.1:{page.port}", status=None)
+    assert done.returncode == 2 and b"--listen 127.0.0.1:0" in done.stderr, done.stderr
+    assert page.get("api/status")[0] == 200
+
+
+def test_pipes_and_devices_in_place_of_files_do_not_block_the_server(lab):
+    page = served(lab)
+    (lab.data / "instrument.toml").symlink_to("/dev/zero")
+    status, answer = page.get("api/settings")
+    assert status == 422 and "not a file" in answer["fault"]["cause"]
+    (lab.data / "instrument.toml").unlink()
+    os.mkfifo(lab.data / "instrument.toml")
+    assert page.get("api/settings")[0] == 422
+    assert page.get("api/look", {"panels": [{"stream": "devices", "view": "events"}]})[0] == 200
+    page.process.kill()
+    page.process.wait(HANG_S)
+    (lab.data / "web.view.token").unlink()
+    os.mkfifo(lab.data / "web.view.token")
+    done = lab.run("web", "--data", lab.data, "--listen", "127.0.0.1:0", status=None)
+    assert done.returncode == 2 and b"web.view.token" in done.stderr and b"delete it" in done.stderr

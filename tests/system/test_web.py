@@ -60,46 +60,6 @@ LINE = """canvas => {
 }"""
 
 
-@pytest.fixture(scope="session")
-def chromium():
-    """A browser of this process of pytest."""
-    # Here, so that a test run without the marker `services` needs no playwright.
-    from playwright.sync_api import sync_playwright
-
-    program = shutil.which("chromium")
-    assert program, "no `chromium` on PATH: `cargo xtask check` installs it"
-    with sync_playwright() as playwright:
-        # Root has no sandbox of Chromium.
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def tab(chromium):
-    """Opens tabs: `tab(url, width, scheme)`. Errors of scripts fail the test; those of the network are its own."""
-    contexts, errors = [], []
-
-    def note(message):
-        if message.type == "error" and "Failed to load resource" not in message.text:
-            errors.append(message.text)
-
-    def open_tab(url: str, width: int = 1280, scheme: str = "light"):
-        context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        context.set_default_timeout(HANG_S * 1e3)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("console", note)
-        page.goto(url)
-        return page
-
-    yield open_tab
-    for context in contexts:
-        context.close()
-    assert errors == []
-
-
 @pytest.fixture
 def served(lab, nexus):
     """A running instrument with a page: its process, and the URL with the token."""
@@ -312,7 +272,7 @@ def test_message_is_found_by_number_time_and_step(shelf, tab):
     shown(4)
     when.fill("2026-03-01 11:00:00")
     when.press("Enter")
-    panel.get_by_text("all that are there came after this moment").wait_for()
+    panel.get_by_text("all that are there came after it").wait_for()
     when.fill("yesterday")
     when.press("Enter")
     panel.get_by_text("This is no date and time").wait_for()
