@@ -3,6 +3,7 @@
 `cargo xtask check` installs the browser and fetches TypeScript, axe-core and uPlot into `target/web`.
 """
 
+import datetime
 import json
 import os
 import re
@@ -185,6 +186,8 @@ def test_first_picture_needs_no_configuration(served, tab, tmp_path, scheme):
     assert events.evaluate(PIXELS)["colours"] > 10
 
     picture = PICTURE if os.environ.get("BLESS") == "1" and scheme == "light" else tmp_path / "page.png"
+    # The strip is where the page is scrolled to.
+    page.evaluate("scrollTo(0, 0)")
     picture.parent.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=picture, full_page=True)
     assert refusals(page) == []
@@ -494,6 +497,92 @@ def test_time_bar_rules_the_panels(served, tab):
 
 
 @pytest.mark.services
+def test_moment_is_written_as_people_write_it(served, tab):
+    page = tab(served[1])
+    image_of(page, "camera")
+    field, bar = page.get_by_label("Moment (UTC)"), page.locator("#strip")
+    # The field follows the time, until something is written into it.
+    shown = field.input_value()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}", shown)
+    until(lambda: field.input_value() > shown, "the field stands still")
+    for wrong in ("25:00", "noon", "061624", "2026-02-30 10:00"):
+        field.fill(wrong)
+        field.press("Enter")
+        bar.get_by_text(f'"{wrong}" is not a time.').wait_for()
+    assert "at=" not in page.url
+    assert refusals(page) == []
+    now = datetime.datetime.fromtimestamp(json.loads(ask(served[1], "api/status"))["time"] / 1e9, datetime.UTC)
+    field.fill(f"{now + datetime.timedelta(days=1):%Y-%m-%d %H:%M}")
+    bar.get_by_role("button", name="Show").click()
+    bar.get_by_text("is in the future").wait_for()
+    assert "at=" not in page.url
+
+    def goes_to(written: str, moment: datetime.datetime):
+        field.fill(written)
+        field.press("Enter")
+        page.wait_for_function(f"() => location.hash.includes('at={moment.timestamp():.0f}000')")
+        assert field.input_value() == f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03}"
+        bar.get_by_text("The past").wait_for()
+
+    second = now.replace(microsecond=0) - datetime.timedelta(seconds=2)
+    goes_to(f"{second:%H:%M:%S}", second)
+    minute = second.replace(second=0)
+    goes_to(f"{minute:%H:%M}", minute)
+    # The time bar goes to where the moment is, and shows it in itself.
+    before = minute - datetime.timedelta(days=2)
+    goes_to(f"{before:%Y-%m-%dT%H:%M:%SZ}", before)
+    page.locator("#time .ends").get_by_text(f"{before:%Y-%m-%d}").first.wait_for()
+    assert page.locator("#time .marker").is_visible()
+    # Without a date it is the newest such time: not one of tomorrow.
+    later = now + datetime.timedelta(hours=2)
+    goes_to(f"{later:%H:%M:%S}", later.replace(microsecond=0) - datetime.timedelta(days=1))
+    # It is seen wherever the page is scrolled to, and so is the way back.
+    page.locator("#control").scroll_into_view_if_needed()
+    page.evaluate("scrollTo(0, document.body.scrollHeight)")
+    assert page.evaluate("scrollY") > 100
+    bar.get_by_role("button", name="Now").click()
+    page.wait_for_function("() => !location.hash.includes('at=')")
+    until(lambda: field.input_value() > f"{now:%Y-%m-%d %H:%M:%S}", "the field keeps the old moment")
+    assert bar.get_by_text("The past").count() == 0
+    # A step beyond now is now.
+    slider = page.get_by_role("slider", name="Moment that all panels show")
+    slider.press("ArrowLeft")
+    page.wait_for_function("() => location.hash.includes('at=')")
+    slider.press("PageUp")
+    page.wait_for_function("() => !location.hash.includes('at=')")
+
+
+@pytest.mark.services
+@pytest.mark.parametrize("width", [1280, 360])
+def test_page_says_whether_an_instrument_runs(lab, served, tab, width):
+    process, url = served
+    page = tab(url, width=width)
+    image_of(page, "camera")
+    page.locator("#strip").get_by_text(f"{lab.data.name} is running").wait_for()
+    trend = page.get_by_role("article", name="devices")
+    trend.scroll_into_view_if_needed()
+    until(lambda: trend.locator(".plot canvas").evaluate(LINE) > 20, "no line is drawn", 20)
+    page.close()
+    lab.interrupt(process)
+    process.wait(HANG_S)
+    url = url_of(lab, lab.popen("web", "--data", lab.data, "--listen", "127.0.0.1:0"))
+    page = tab(url, width=width)
+    image_of(page, "camera")
+    said = page.locator("#strip").get_by_text(re.compile(r"No instrument runs; last message \d{4}-"))
+    said.wait_for()
+    page.locator("#control").get_by_text("No instrument runs").wait_for()
+    trend = page.get_by_role("article", name="devices")
+    trend.scroll_into_view_if_needed()
+    trend.get_by_text(re.compile(r"^Nobody writes this stream; its newest message is of \d{4}-")).wait_for()
+    # No line goes on to now: once the last value is out of the time that is shown, there is none.
+    trend.get_by_label("last").select_option("10")
+    until(lambda: trend.locator(".plot canvas").evaluate(LINE) == 0, "the line goes on", 30)
+    assert said.bounding_box()["y"] < 200
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert refusals(page) == []
+
+
+@pytest.mark.services
 def test_page_needs_the_token_and_takes_it_by_hand(served, tab):
     address, token = served[1].split("#token=")
     page = tab(address)
@@ -623,6 +712,15 @@ def test_what_is_missing_is_explained(lab, watched, tab):
     first.click()
     account.get_by_role("row", name="camera").first.wait_for()
     account.get_by_text("no source ran").first.wait_for()
+    # The moment of a gap is shown where it is seen.
+    gaps = account.get_by_role("row").filter(has_text="no source ran")
+    gaps.first.get_by_role("button", name="Show").click()
+    page.wait_for_function("() => location.hash.includes('at=')")
+    page.locator("#strip").get_by_text("The past").wait_for()
+    bar = page.get_by_role("slider", name="Moment that all panels show")
+    assert bar.evaluate("bar => bar === document.activeElement")
+    assert 0 < bar.bounding_box()["y"] < 800
+    assert page.locator("#time .marker").is_visible()
     assert refusals(page) == []
 
 
@@ -744,6 +842,7 @@ def test_who_may_only_look_has_no_commands(lab, watched, tab):
     page = tab(f"{address}#token={(lab.data / 'web.view.token').read_text().strip()}")
     image_of(page, "camera")
     assert not page.locator("#control").get_by_role("button", name="Begin").is_visible()
+    page.locator("#control").get_by_text("The token of this page allows looking only.").wait_for()
 
 
 @pytest.mark.services

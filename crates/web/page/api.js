@@ -143,6 +143,8 @@
  * @property {[Axis, Axis]} [axes] of an image: rows and columns
  * @property {number} from
  * @property {number} to
+ * @property {number | null} latest of `times`
+ * @property {number | null} [until] of a trend: its last values hold up to here; null: up to now
  * @property {Series[]} series
  * @property {Gap[]} gaps
  * @property {number} groups of bpgr, as the next two
@@ -277,7 +279,7 @@ const TYPES = {
 const WIDE = { int64: BigInt64Array, uint64: BigUint64Array };
 
 /** Keys of an answer that are times: a number is near enough, and is what one calculates with. */
-const TIMES = /** @type {const} */ (['source_time', 'arrival_time', 'from', 'to', 'earliest', 'latest']);
+const TIMES = /** @type {const} */ (['source_time', 'arrival_time', 'from', 'to', 'earliest', 'latest', 'until']);
 
 /**
  * Takes the binary answer apart; arrays of 64-bit integers become float64.

@@ -7,7 +7,7 @@ import { Account } from './account.js';
 import { Away, keepToken, look, Refused, status, token } from './api.js';
 import { Control } from './control.js';
 import { byId, setText } from './dom.js';
-import { clock, time } from './format.js';
+import { clock, duration, moment, time } from './format.js';
 import { Overview } from './overview.js';
 import { Panel } from './panel.js';
 import { read, settings, write } from './state.js';
@@ -64,8 +64,12 @@ class Page {
     /** What fails now, by what is asked; since when, ms. @type {Map<string, {since: number, text: string}>} */
     this.failures = new Map();
     this.isLocked = false;
+    /** A moment is written into the field, and is not shown yet. */
+    this.isEdited = false;
+    /** How far the clock of the server is ahead of the one here, ns. */
+    this.ahead = 0;
     this.bell = new Bell();
-    this.account = new Account({ go: (at) => this.go(at) });
+    this.account = new Account({ go: (at) => this.goFromBelow(at) });
     const account = (/** @type {string} */ path) => this.account.choose(path);
     this.streams = new Streams((stream) => this.toggle(stream), account);
     this.overview = new Overview(account);
@@ -83,7 +87,12 @@ class Page {
       this.bell.ring();
     };
     const alarms = () => [...this.panels.values()].flatMap((panel) => panel.alarms());
-    return new TimeBar(byId('time'), this.state, (at) => this.go(at), changed, alarms);
+    return new TimeBar(byId('time'), this.state, (at) => this.go(at), changed, alarms, () => this.now());
+  }
+
+  /** The time of the server, ns since 1970 UTC. */
+  now() {
+    return Date.now() * 1e6 + this.ahead;
   }
 
   listen() {
@@ -92,6 +101,7 @@ class Page {
       // The time bar has the same object.
       Object.assign(this.state, read(location.hash));
       this.takeToken();
+      if (this.state.at !== null) this.bar.cover(this.state.at);
       this.arrange();
     });
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
@@ -110,10 +120,17 @@ class Page {
       this.unlock();
     });
     const at = /** @type {HTMLInputElement} */ (byId('at'));
+    at.addEventListener('input', () => (this.isEdited = true));
+    at.addEventListener('blur', () => this.showMoment());
     byId('moment').addEventListener('submit', (event) => {
       event.preventDefault();
-      const moment = Date.parse(`${at.value}Z`);
-      if (!Number.isNaN(moment)) this.go(moment * 1e6);
+      const wanted = moment(at.value, this.now());
+      if (typeof wanted === 'string') {
+        this.refuse(wanted);
+        return;
+      }
+      this.go(wanted);
+      at.value = time(wanted);
     });
     byId('now').addEventListener('click', () => {
       this.bar.follow();
@@ -139,18 +156,37 @@ class Page {
   /** @param {number | null} at ns since 1970 UTC; null: now */
   go(at) {
     this.state.at = at;
+    this.isEdited = false;
+    this.refuse('');
+    if (at !== null) this.bar.cover(at);
     for (const panel of this.panels.values()) panel.due = 0;
     this.keep();
     this.showMoment();
     this.bell.ring();
   }
 
+  /** Shows a moment that was chosen far below the time bar, and the time bar. @param {number} at */
+  goFromBelow(at) {
+    this.go(at);
+    byId('time').scrollIntoView();
+    this.bar.bar.focus({ preventScroll: true });
+  }
+
+  /** Says what is wrong with the moment in the field. @param {string} why empty: nothing */
+  refuse(why) {
+    byId('refused').hidden = why === '';
+    setText(byId('refused'), why);
+    byId('at').setAttribute('aria-invalid', String(why !== ''));
+  }
+
   showMoment() {
     const { at } = this.state;
     byId('now').setAttribute('aria-pressed', String(at === null));
+    document.body.classList.toggle('past', at !== null);
+    setText(byId('when'), at === null ? 'Now' : `The past: ${duration(this.now() - at)} ago`);
     this.bar.mark();
     const field = /** @type {HTMLInputElement} */ (byId('at'));
-    if (at !== null && document.activeElement !== field) field.value = time(at).replace(' ', 'T');
+    if (!this.isEdited && document.activeElement !== field) field.value = time(at ?? this.now());
   }
 
   /** The panels that are wanted. */
@@ -225,7 +261,7 @@ class Page {
   lock(why) {
     if (!this.isLocked) {
       this.isLocked = true;
-      byId('shown').hidden = true;
+      byId('shown').hidden = byId('moment').hidden = byId('state').hidden = true;
       byId('door').hidden = false;
       byId('token').focus();
     }
@@ -268,6 +304,7 @@ class Page {
     const [failure] = this.failures.values();
     const away = byId('away');
     away.hidden = !failure;
+    byId('state').hidden = Boolean(failure) || byId('shown').hidden;
     document.body.classList.toggle('stale', Boolean(failure));
     // The time does not change from one attempt to the next: a screen reader says it once.
     setText(away, failure ? `${failure.text} Since ${clock(failure.since)} UTC; the page asks again each second.` : '');
@@ -275,11 +312,18 @@ class Page {
 
   async askStatus() {
     const answer = await status();
-    byId('shown').hidden = false;
+    byId('shown').hidden = byId('moment').hidden = false;
+    this.ahead = answer.time - Date.now() * 1e6;
     const name = answer.data.split('/').filter(Boolean).pop() ?? answer.data;
     setText(byId('title'), name);
     document.title = `${name} · beamport`;
-    setText(byId('clock'), `${time(answer.time)} UTC`);
+    this.showInstrument(name, answer);
+    if (this.state.at !== null && this.state.at > this.now()) {
+      const { at } = this.state;
+      this.go(null);
+      this.refuse(`${time(at)} is in the future: this page shows now.`);
+    }
+    this.showMoment();
     const names = answer.streams.map((stream) => stream.name);
     const isOther = String(names) !== String(this.names);
     this.names = names;
@@ -290,6 +334,19 @@ class Page {
     this.bar.showRuns(answer.runs);
     this.bar.takeLate(answer.streams);
     if (isOther) this.arrange();
+  }
+
+  /**
+   * Says whether the instrument runs.
+   * @param {string} name
+   * @param {import('./api.js').Status} status
+   */
+  showInstrument(name, { running }) {
+    const { latest } = this.bar;
+    const last = latest === null ? '' : `; last message ${time(Math.min(latest, this.now()))}`;
+    const isRunning = Object.keys(running).length > 0;
+    setText(byId('instrument'), isRunning ? `${name} is running` : `▲ No instrument runs${last}`);
+    byId('instrument').classList.toggle('bad', !isRunning);
   }
 
   async askTimes() {

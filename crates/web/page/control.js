@@ -89,13 +89,18 @@ export class Control {
     this.file = element('pre', { class: 'scroll', tabindex: 0 });
     const settings = element('details', { toggle: () => settings.open && this.askFile() }, element('summary', {}, 'Instrument file'), this.file);
     this.forms = element('div', {}, this.begin, this.end, this.configure, this.cutover);
-    byId('control').append(this.forms, this.answer, record, settings, this.dialog);
+    this.none = element('p', { hidden: true });
+    byId('control').append(this.none, this.forms, this.answer, record, settings, this.dialog);
   }
 
   /** @param {Status} status */
   take({ runs, workers, running, web }) {
     const runs_ = Object.keys(running).length > 0;
-    this.forms.hidden = !runs_ || web?.role !== 'control';
+    const mayLook = 'The token of this page allows looking only. The URL that `beamport up` prints has the one for commands.';
+    const why = web?.role !== 'control' ? mayLook : runs_ ? '' : 'No instrument runs: there is none to command.';
+    this.forms.hidden = why !== '';
+    this.none.hidden = why === '';
+    setText(this.none, why);
     fill(this.open, runs.filter((run) => run.state === 'open').map((run) => run.name));
     fill(this.worker, workers.filter((worker) => !worker.shadow).map((worker) => worker.name));
     fill(this.shadow, workers.filter((worker) => worker.shadow).map((worker) => worker.name));

@@ -53,6 +53,27 @@ export function time(ns) {
 }
 
 /**
+ * Reads a moment that a person wrote: a time of day, UTC, with a date before it or without. Without one it is the newest
+ * such time that is not in the future.
+ * @param {string} text
+ * @param {number} now ns since 1970 UTC
+ * @returns {number | string} ns since 1970 UTC; a text: what is wrong
+ */
+export function moment(text, now) {
+  const form = /^(?:(\d{4}-\d\d-\d\d)[ T]+)?(\d\d?):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?\s*(?:Z|UTC)?$/i;
+  const wrong = `"${text}" is not a time. Write 14:03, 14:03:10 or 14:03:10.250 (UTC), or a date before it: 2026-11-26 14:03.`;
+  const [, day, hours, minutes, seconds = '00', rest = ''] = form.exec(text.trim()) ?? [];
+  if (!hours) return wrong;
+  const wanted = `${day ?? time(now).slice(0, 10)}T${hours.padStart(2, '0')}:${minutes}:${seconds}`;
+  const start = Date.parse(`${wanted}Z`);
+  // 30 February is a day in March for some browsers.
+  if (Number.isNaN(start) || !new Date(start).toISOString().startsWith(wanted)) return wrong;
+  let at = start * 1e6 + Number(rest.padEnd(9, '0'));
+  if (!day && at > now) at -= 86400e9;
+  return at > now ? `${time(at)} is in the future; it is ${time(now)} now.` : at;
+}
+
+/**
  * Time of day, UTC, to the s.
  * @param {number} ms since 1970 UTC
  * @returns {string}

@@ -46,17 +46,21 @@ export class TimeBar {
    * @param {(at: number | null) => void} go shows a moment, ns; null: now
    * @param {() => void} changed another time is shown
    * @param {() => number[]} alarms when alarms of the panels began, ns
+   * @param {() => number} now ns since 1970 UTC
    */
-  constructor(place, state, go, changed, alarms) {
+  constructor(place, state, go, changed, alarms, now) {
     this.state = state;
     this.go = go;
     this.changed = changed;
     this.alarms = alarms;
+    this.now = now;
     /** End of the bar, ns; null: now. @type {number | null} */
     this.end = null;
     /** What the newest answers show, ns. */
     this.from = 0;
     this.to = 0;
+    /** Source time of the newest message of all lanes, ns. @type {number | null} */
+    this.latest = null;
     /** @type {Gap[]} */
     this.gaps = [];
     /** @type {Run[]} */
@@ -139,6 +143,7 @@ export class TimeBar {
       ),
       this.details,
     );
+    if (state.at !== null) this.cover(state.at);
     setInterval(() => this.tick(), STEP);
   }
 
@@ -180,6 +185,7 @@ export class TimeBar {
       lane.answer = answer.fault ? null : answer;
       if (answer.fault) continue;
       [this.from, this.to] = [answer.from, answer.to];
+      if (answer.latest !== null) this.latest = Math.max(this.latest ?? answer.latest, answer.latest);
       this.gaps.push(...answer.gaps);
       draw(lane.canvas, answer);
     }
@@ -297,11 +303,15 @@ export class TimeBar {
   /** @param {number} at ns */
   choose(at) {
     if (!this.to) return;
-    // The bar stands still while a moment is chosen in it.
-    this.end ??= this.to;
-    const span = this.to - this.from;
-    if (at < this.from || at > this.to) this.end = Math.min(Date.now() * 1e6, at + span / 2);
-    this.go(Math.round(at));
+    if (at < this.now()) this.go(Math.round(at));
+    else this.goNow();
+  }
+
+  /** Stands still, where this moment is seen. @param {number} at ns */
+  cover(at) {
+    const span = this.state.span * 1e9;
+    this.end ??= this.to || this.now();
+    if (at < this.end - span || at > this.end) this.end = Math.min(this.now(), at + span / 2);
   }
 
   /** Follows what is new. */
@@ -310,10 +320,15 @@ export class TimeBar {
     this.setSpeed(0);
   }
 
+  goNow() {
+    this.follow();
+    this.go(null);
+  }
+
   /** @param {number} share of the time that is shown */
   shift(share) {
     const end = (this.end ?? this.to) + share * (this.to - this.from);
-    this.end = end >= Date.now() * 1e6 ? null : end;
+    this.end = end >= this.now() ? null : end;
     this.changed();
   }
 
@@ -324,7 +339,7 @@ export class TimeBar {
     const step = /** @type {Record<string, number>} */ (steps)[event.key];
     if (step) this.choose((this.state.at ?? this.to) + step * span);
     else if (event.key === 'Home') this.choose(this.from);
-    else if (event.key === 'End') this.go(null);
+    else if (event.key === 'End') this.goNow();
     else return;
     event.preventDefault();
   }
@@ -349,13 +364,13 @@ export class TimeBar {
   goToRun(name) {
     const run = this.runs.find((one) => one.name === name);
     if (!run) return;
-    const stop = run.stop ?? Date.now() * 1e6;
+    const stop = run.stop ?? this.now();
     const wanted = Math.max(10, ((stop - run.start) / 1e9) * 1.2);
     const fit = SPANS.find(([span]) => Number(span) >= wanted) ?? SPANS[SPANS.length - 1];
     this.state.span = Number(fit[0]);
     const list = this.span.querySelector('select');
     if (list) list.value = fit[0];
-    this.end = Math.min(Date.now() * 1e6, run.start + this.state.span * 0.9e9);
+    this.end = Math.min(this.now(), run.start + this.state.span * 0.9e9);
     this.go(run.start);
     this.changed();
   }
@@ -371,9 +386,7 @@ export class TimeBar {
 
   tick() {
     if (this.speed === 0 || this.state.at === null || document.hidden) return;
-    const at = this.state.at + STEP * 1e6 * this.speed;
-    if (at >= Date.now() * 1e6) this.go(null);
-    else this.choose(at);
+    this.choose(this.state.at + STEP * 1e6 * this.speed);
   }
 }
 

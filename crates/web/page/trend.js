@@ -59,6 +59,7 @@ export class TrendView {
     );
     this.more = element('p', { class: 'muted', hidden: true });
     this.none = element('p', { hidden: true }, 'No values in this time.');
+    this.ended = element('p', { class: 'muted', hidden: true });
     this.element = element(
       'div',
       {},
@@ -71,6 +72,7 @@ export class TrendView {
         windowChoice('last', WINDOWS, settings, 60, changed),
       ),
       this.none,
+      this.ended,
       this.table.element,
       this.more,
     );
@@ -112,13 +114,15 @@ export class TrendView {
     const times = Array(length);
     /** @type {[(number | null)[], (number | null)[], (number | null)[]]} */
     const lines = [Array(length), Array(length), Array(length)];
-    // A value holds until the next one comes.
+    // A value holds until the next one comes, as long as its stream is written.
+    const until = (answer.until ?? answer.to) / 1e9;
     /** @type {number | null} */
     let held = null;
     for (let i = 0; i < length; i += 1) {
       times[i] = answer.from / 1e9 + (i + 1) * step;
       const present = !Number.isNaN(last[i]);
       if (present) held = last[i];
+      else if (times[i] - step > until) held = null;
       lines[0][i] = present ? min[i] : held;
       lines[1][i] = present ? max[i] : held;
       lines[2][i] = held;
@@ -205,6 +209,8 @@ export class TrendView {
       };
     });
     this.none.hidden = answer.series.length > 0;
+    this.ended.hidden = answer.until == null || answer.until >= answer.to;
+    setText(this.ended, `Nobody writes this stream; its newest message is of ${time(answer.until ?? 0)}.`);
     this.table.element.hidden = rows.length === 0;
     this.table.show(rows);
     this.more.hidden = !answer.more;

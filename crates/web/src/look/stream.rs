@@ -398,6 +398,15 @@ impl Stream {
         self.times.range(&mut self.reader, times).map_err(|e| stream_fault(&self.name, e))
     }
 
+    /// Up to when values hold: none while a process writes, else the source time of the newest message.
+    pub(super) fn until(&mut self) -> Option<i64> {
+        if self.reader.writer().is_some() {
+            return None;
+        }
+        let newest = self.reader.end().checked_sub(1)?;
+        self.entry(newest).ok().flatten().map(|entry| entry.source_time)
+    }
+
     /// Reads the source times that came since the last time.
     pub(super) fn refresh_times(&mut self) -> Result<(), Fault> {
         self.times.refresh(&mut self.reader).map_err(|e| stream_fault(&self.name, e))

@@ -352,6 +352,22 @@ fn a_trend_has_each_value_between_messages_of_other_kinds() {
 }
 
 #[test]
+fn values_hold_no_longer_than_their_stream_is_written() {
+    let folder = Folder::new("until");
+    let value = |n: i64| {
+        (b"f144", "T1", START + n * SECOND, f144("T1", START + n * SECOND, wire::f144::Value::Scalar(1.5.into())))
+    };
+    let appender = folder.append("devices", &[value(0), value(2)]);
+    let asked = json!({"at": START + 9 * SECOND, "panels": [{"stream": "devices", "view": "trend", "width": 4}]});
+    let mut looker = Looker::new(&folder.0, 16);
+    let seen = look(&mut looker, asked.clone());
+    assert_eq!(seen.panels[0]["until"], Value::Null);
+    drop(appender);
+    let seen = look(&mut looker, asked);
+    assert_eq!(seen.panels[0]["until"], START + 2 * SECOND);
+}
+
+#[test]
 fn groups_name_the_members_that_are_missing() {
     let folder = Folder::new("groups");
     let row = |n: i64, count: u32, missing: &[u32]| {

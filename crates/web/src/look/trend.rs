@@ -265,7 +265,8 @@ impl Trends {
             return Err(Fault::new(format!("no trend of stream `{}`", panel.stream), cause));
         }
         let (low, high) = stream.time_range((from, to))?;
-        let identity = format!("{}/{low}/{high}/{from}/{to}", hex(&stream.uuid()));
+        let until = stream.until();
+        let identity = format!("{}/{low}/{high}/{from}/{to}/{until:?}", hex(&stream.uuid()));
         let is_same = panel.known.as_ref() == Some(&identity);
         object.insert("identity".into(), identity.into());
         if is_same {
@@ -295,7 +296,7 @@ impl Trends {
             array("last", |cell| cell.last);
             series.push(line.facts);
         }
-        let facts = json!({"from": from, "to": to, "series": series, "more": more, "arrays": arrays});
+        let facts = json!({"from": from, "to": to, "until": until, "series": series, "more": more, "arrays": arrays});
         if let Value::Object(facts) = facts {
             object.extend(facts);
         }
