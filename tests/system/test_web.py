@@ -60,6 +60,14 @@ LINE = """canvas => {
     return new Uint32Array(image.data.buffer).filter(pixel => pixel === wanted).length;
 }"""
 
+# How far to the right they go, of the width.
+EDGE = LINE.replace(
+    ".filter(pixel => pixel === wanted).length",
+    ".reduce((most, pixel, i) => pixel === wanted ? Math.max(most, (i % canvas.width) / canvas.width) : most, 0)",
+)
+# The same of what is wrong.
+BAD = LINE.replace("--accent", "--bad")
+
 
 @pytest.fixture
 def served(lab, nexus):
@@ -561,7 +569,7 @@ def test_page_says_whether_an_instrument_runs(lab, served, tab, width):
     page.locator("#strip").get_by_text(f"{lab.data.name} is running").wait_for()
     trend = page.get_by_role("article", name="devices")
     trend.scroll_into_view_if_needed()
-    until(lambda: trend.locator(".plot canvas").evaluate(LINE) > 20, "no line is drawn", 20)
+    until(lambda: trend.locator(".plot canvas").evaluate(LINE) > 20, "no line is drawn")
     page.close()
     lab.interrupt(process)
     process.wait(HANG_S)
@@ -574,9 +582,9 @@ def test_page_says_whether_an_instrument_runs(lab, served, tab, width):
     trend = page.get_by_role("article", name="devices")
     trend.scroll_into_view_if_needed()
     trend.get_by_text(re.compile(r"^Nobody writes this stream; its newest message is of \d{4}-")).wait_for()
-    # No line goes on to now: once the last value is out of the time that is shown, there is none.
-    trend.get_by_label("last").select_option("10")
-    until(lambda: trend.locator(".plot canvas").evaluate(LINE) == 0, "the line goes on", 30)
+    # No line goes on to now.
+    assert trend.locator(".plot canvas").evaluate(LINE) > 10
+    until(lambda: trend.locator(".plot canvas").evaluate(EDGE) < 0.9, "the line goes on")
     assert said.bounding_box()["y"] < 200
     assert page.evaluate("document.documentElement.scrollWidth") == width
     assert refusals(page) == []
@@ -591,6 +599,8 @@ def test_page_needs_the_token_and_takes_it_by_hand(served, tab):
     page.keyboard.type("wrong")
     page.keyboard.press("Enter")
     page.get_by_text("The server does not take this token").wait_for()
+    # Not what a program would do.
+    assert "Authorization" not in page.locator("#door").inner_text()
     page.get_by_label("Token").fill(token)
     page.keyboard.press("Enter")
     image_of(page, "camera")
@@ -810,6 +820,11 @@ def test_answers_of_commands_are_sentences(lab, tab):
 def test_commands_are_confirmed_and_recorded(watched, tab):
     page = tab(watched[1])
     control = page.locator("#control")
+    control.get_by_label("run", exact=True).fill("no run")
+    control.get_by_role("button", name="Begin").click()
+    # The browser shows the rule beside "match the requested format".
+    wrong = control.locator("input:invalid")
+    assert "letters, digits" in wrong.get_attribute("title")
     control.get_by_label("run", exact=True).fill("second")
     control.get_by_label("title").fill("by hand")
     control.get_by_role("button", name="Begin").click()
@@ -846,16 +861,105 @@ def test_who_may_only_look_has_no_commands(lab, watched, tab):
 
 
 @pytest.mark.services
-def test_alarm_is_shown_and_found(served, tab):
-    page = tab(served[1])
-    image_of(page, "camera")
+@pytest.mark.parametrize("width", [1280, 360])
+def test_alarm_is_shown_and_found(served, tab, width):
+    # No panel shows the devices: the server searches their stream.
+    before = json.loads(ask(served[1], "api/status"))["time"] - 3_600_000_000_000
+    page = tab(f"{served[1]}&at={before}&panel=camera", width=width)
+    bar = page.locator("#time")
+    # The temperature of the simulated devices gets too high after 4 s.
+    found = bar.get_by_text(re.compile(r"^\S+ \S+: alarm of AMOR:SE:TEMP01 in devices, (MINOR|MAJOR)"))
+
+    def search() -> bool:
+        bar.get_by_role("button", name="Next alarm").click()
+        bar.get_by_text(re.compile("^No alarm of any stream after|: alarm of ")).wait_for()
+        return found.count() > 0
+
+    until(search, "no alarm is found")
+    moment = int(re.search(r"at=(\d+)", page.url)[1])
+    assert moment > before
+    # The bar goes there.
+    assert bar.locator(".marker").is_visible()
+    bar.get_by_role("button", name="Previous alarm").click()
+    bar.get_by_text("No alarm of any stream before").wait_for()
+    page.get_by_role("button", name="Now", exact=True).click()
+    bar.get_by_role("button", name="Previous alarm").click()
+    found.wait_for()
+    assert int(re.search(r"at=(\d+)", page.url)[1]) >= moment
+    page.get_by_role("button", name="Now", exact=True).click()
+
+    page.locator("#streams").get_by_role("button", name="devices").click()
     trend = page.get_by_role("article", name="devices")
     trend.scroll_into_view_if_needed()
-    # The temperature of the simulated devices gets too high after 4 s.
     row = trend.get_by_role("row").filter(has_text="AMOR:SE:TEMP01")
-    row.filter(has_text="MAJOR").or_(row.filter(has_text="MINOR")).wait_for()
-    page.get_by_role("button", name="Next alarm").click()
-    page.wait_for_function("() => location.hash.includes('at=')")
+    row.get_by_role("button").click()
+    # In words in its row, and with a shape on the trend.
+    words = row.get_by_text(re.compile(r"(MINOR|MAJOR)"))
+    words.wait_for()
+    place, around = words.bounding_box(), trend.bounding_box()
+    assert place["x"] + place["width"] <= around["x"] + around["width"] and place["width"] > 100
+    trend.get_by_text("▼ alarm").wait_for()
+    until(lambda: trend.locator(".plot canvas").evaluate(BAD) > 40, "no mark is drawn")
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert refusals(page) == []
+
+
+MANY = """
+[web]
+listen = "127.0.0.1:0"
+
+[source."s{01..14}"]
+kind = "sim"
+model = "camera"
+fps = 1
+shape = [16, 16]
+live = "1 MiB"
+"""
+
+
+@pytest.mark.services
+@pytest.mark.parametrize("width", [1280, 360])
+def test_time_bar_has_all_streams_and_a_scale(lab, nexus, tab, width):
+    process, _ = lab.write(MANY).up_ready()
+    page = tab(url_of(lab, process) + "&panel=s03", width=width)
+    bar = page.get_by_role("slider", name="Moment that all panels show")
+    lanes = page.locator("#time .lane")
+    until(lambda: lanes.count() == 14, "streams without a panel have no lane")
+    page.get_by_text("14 lanes: scroll in the bar for the others").wait_for()
+    bar.press("Shift+ArrowDown")
+    until(lambda: bar.evaluate("bar => bar.scrollTop") > 0, "the bar does not scroll")
+    assert "at=" not in page.url
+    labels = page.locator("#time .scale-of-times span").filter(has_text=re.compile(r"^\d\d:\d\d$"))
+    assert labels.count() >= 2
+    until(lambda: lanes.nth(5).locator("canvas").evaluate(LINE) > 2, "the lane shows no messages")
+    lanes.nth(5).scroll_into_view_if_needed()
+    lanes.nth(5).hover()
+    page.locator("#time output").filter(has_text=re.compile(r"UTC: s06, \S+ messages in ")).wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert refusals(page) == []
+
+
+@pytest.mark.services
+def test_gaps_are_found_wherever_they_are(watched, tab):
+    before = json.loads(ask(watched[1], "api/status"))["time"] - 86_400_000_000_000
+    page = tab(f"{watched[1]}&at={before}&panel=picky")
+    bar = page.locator("#time")
+    # The instrument was killed once: nobody knows how much is missing.
+    bar.get_by_role("button", name="Next gap").click()
+    bar.get_by_text(re.compile(r", an unknown number .*\(absent\)")).first.wait_for()
+    assert int(re.search(r"at=(\d+)", page.url)[1]) > before
+    assert bar.locator(".marker").is_visible()
+    lane = page.locator(".lane").filter(has_text="camera").locator("canvas")
+    until(lambda: lane.evaluate(BAD) > 2, "the lane does not show what is missing")
+    bar.get_by_text("Gaps in this time: ").wait_for()
+    until(
+        lambda: (bar.get_by_role("button", name="Next gap").click(), bar.get_by_text("No gap of any stream after"))[
+            1
+        ].count(),
+        "gaps go on for ever",
+    )
+    bar.get_by_role("button", name="Previous gap").click()
+    page.wait_for_function(f"() => location.hash.includes('at=') && !location.hash.includes('at={before}')")
     assert refusals(page) == []
 
 

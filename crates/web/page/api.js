@@ -143,10 +143,14 @@
  * @property {[Axis, Axis]} [axes] of an image: rows and columns
  * @property {number} from
  * @property {number} to
- * @property {number | null} latest of `times`
+ * @property {number | null} earliest of `times`, as the next
+ * @property {number | null} latest
  * @property {number | null} [until] of a trend: its last values hold up to here; null: up to now
  * @property {Series[]} series
  * @property {Gap[]} gaps
+ * @property {number} known_to of `times`: gaps are known up to here
+ * @property {{from: number, origin: string} | null} [found] of `gap` and `alarm`: the one that begins next
+ * @property {number | null} [reached] of `alarm`: up to where it was searched
  * @property {number} groups of bpgr, as the next two
  * @property {number} incomplete
  * @property {{member: string, count: number}[]} [missing]
@@ -279,7 +283,7 @@ const TYPES = {
 const WIDE = { int64: BigInt64Array, uint64: BigUint64Array };
 
 /** Keys of an answer that are times: a number is near enough, and is what one calculates with. */
-const TIMES = /** @type {const} */ (['source_time', 'arrival_time', 'from', 'to', 'earliest', 'latest', 'until']);
+const TIMES = /** @type {const} */ (['source_time', 'arrival_time', 'from', 'to', 'earliest', 'latest', 'until', 'known_to', 'reached']);
 
 /**
  * Takes the binary answer apart; arrays of 64-bit integers become float64.
@@ -294,7 +298,7 @@ export function parse(buffer) {
   const arrays = Math.ceil((8 + length) / 8) * 8;
   answer.time = Number(answer.time);
   for (const panel of answer.panels) {
-    for (const one of [panel, ...(panel.gaps ?? [])]) {
+    for (const one of [panel, ...(panel.gaps ?? []), ...(panel.found ? [panel.found] : [])]) {
       for (const key of TIMES) if (typeof one[key] === 'bigint') one[key] = Number(one[key]);
     }
     for (const series of panel.series ?? []) {

@@ -86,8 +86,7 @@ class Page {
       this.keep();
       this.bell.ring();
     };
-    const alarms = () => [...this.panels.values()].flatMap((panel) => panel.alarms());
-    return new TimeBar(byId('time'), this.state, (at) => this.go(at), changed, alarms, () => this.now());
+    return new TimeBar(byId('time'), this.state, (at) => this.go(at), changed, () => this.now());
   }
 
   /** The time of the server, ns since 1970 UTC. */
@@ -254,11 +253,8 @@ class Page {
     this.bell.ring();
   }
 
-  /**
-   * Shows the field for the token.
-   * @param {string} why
-   */
-  lock(why) {
+  /** Shows the field for the token. */
+  lock() {
     if (!this.isLocked) {
       this.isLocked = true;
       byId('shown').hidden = byId('moment').hidden = byId('state').hidden = true;
@@ -266,7 +262,8 @@ class Page {
       byId('token').focus();
     }
     const none = 'This page needs a token. Open the address that `beamport up` or `beamport web` prints, or enter the token.';
-    setText(byId('refusal'), token() ? `The server does not take this token: ${why}` : none);
+    const wrong = 'The server does not take this token. Open the address that `beamport up` or `beamport web` prints, or enter another one.';
+    setText(byId('refusal'), token() ? wrong : none);
   }
 
   unlock() {
@@ -289,7 +286,7 @@ class Page {
       const why = error instanceof Error ? error.message : String(error);
       if (error instanceof Refused && error.isToken) {
         // Not of a token that was entered meanwhile.
-        if (asked === token()) this.lock(why);
+        if (asked === token()) this.lock();
       } else {
         let text = `This page cannot show an answer of the server (${why}).`;
         if (error instanceof Refused) text = why;
@@ -313,7 +310,6 @@ class Page {
   async askStatus() {
     const answer = await status();
     byId('shown').hidden = byId('moment').hidden = false;
-    this.ahead = answer.time - Date.now() * 1e6;
     const name = answer.data.split('/').filter(Boolean).pop() ?? answer.data;
     setText(byId('title'), name);
     document.title = `${name} · beamport`;
@@ -350,11 +346,12 @@ class Page {
   }
 
   async askTimes() {
-    const open = [...this.open()];
-    const streams = (open.length > 0 ? open : this.names).slice(0, FIRST);
-    if (streams.length === 0) return;
-    const { at, asked } = this.bar.ask(streams);
-    this.bar.show(streams, (await look(at, asked)).panels);
+    if (this.names.length === 0) return;
+    const { at, streams, asked } = this.bar.ask(this.names, this.open());
+    const answer = await look(at, asked);
+    // The status is older than its answer.
+    this.ahead = answer.time - Date.now() * 1e6;
+    this.bar.show(streams, answer.panels);
   }
 
   async askLook() {

@@ -30,7 +30,7 @@ export class Control {
       );
     /** @type {Status['workers']} */
     this.workers = [];
-    this.run = element('input', { size: 16, placeholder: 'the next number', pattern: '[A-Za-z0-9][A-Za-z0-9_\\-]{0,63}' });
+    this.run = element('input', { size: 16, placeholder: 'the next number', pattern: '[A-Za-z0-9][A-Za-z0-9_\\-]{0,63}', title: 'At most 64 letters, digits, _ and -; the first is a letter or a digit.' });
     this.title = element('input', { size: 24 });
     this.open = element('select');
     this.worker = element('select');

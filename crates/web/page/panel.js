@@ -129,11 +129,6 @@ export class Panel {
     setText(this.meta, describe(answer, this.settings.stream));
   }
 
-  /** When alarms of what is shown began, ns. @returns {number[]} */
-  alarms() {
-    return this.view instanceof TrendView ? this.view.alarms() : [];
-  }
-
   /** It is time to ask again. */
   isDue() {
     return this.known === '' || performance.now() >= this.due;

@@ -1,13 +1,15 @@
 // The time bar, which rules all panels: a lane for each stream, with its messages, how late they arrived, what is
 // missing, and what was moved aside; runs above them. A click, a drag or a key chooses the moment.
 
+import { look } from './api.js';
 import { choice, element, setText } from './dom.js';
-import { count, duration, time } from './format.js';
+import { count, duration, number, time } from './format.js';
 
 /** @typedef {import('./api.js').Answer} Answer */
 /** @typedef {import('./api.js').Gap} Gap */
 /** @typedef {import('./api.js').Run} Run */
 /** @typedef {import('./state.js').State} State */
+/** @typedef {{from: number, origin: string, severity?: string, message?: string, first?: number, last?: number, reason?: string}} Found */
 
 /** Height of a lane, px. */
 const HEIGHT = 26;
@@ -15,6 +17,16 @@ const HEIGHT = 26;
 const MARKS = 8;
 /** Times that are not known, as the ledger has them. */
 const UNKNOWN = 2 ** 63;
+/** Between two crosses of missing messages at least, px. */
+const CROSSES = 12;
+/** Room for a label of the scale, px. */
+const LABEL = 80;
+/** What the server does not know for this long is marked, ns. */
+const UNKNOWN_FOR = 3e9;
+/** Streams of one request. */
+const MOST = 64;
+/** Steps of the scale, s. */
+const SCALE = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800];
 /** Gaps in the list. */
 const LISTED = 20;
 /** Runs to choose from. */
@@ -45,36 +57,43 @@ export class TimeBar {
    * @param {State} state
    * @param {(at: number | null) => void} go shows a moment, ns; null: now
    * @param {() => void} changed another time is shown
-   * @param {() => number[]} alarms when alarms of the panels began, ns
    * @param {() => number} now ns since 1970 UTC
    */
-  constructor(place, state, go, changed, alarms, now) {
+  constructor(place, state, go, changed, now) {
     this.state = state;
     this.go = go;
     this.changed = changed;
-    this.alarms = alarms;
     this.now = now;
     /** End of the bar, ns; null: now. @type {number | null} */
     this.end = null;
     /** What the newest answers show, ns. */
     this.from = 0;
     this.to = 0;
-    /** Source time of the newest message of all lanes, ns. @type {number | null} */
+    /** Source times of all messages of all lanes, ns. @type {number | null} */
+    this.earliest = null;
+    /** @type {number | null} */
     this.latest = null;
     /** @type {Gap[]} */
     this.gaps = [];
+    /** How many gaps more there are in this time. */
+    this.older = 0;
     /** @type {Run[]} */
     this.runs = [];
     /** @type {Map<string, Lane>} */
     this.lanes = new Map();
     /** Messages that came behind the seal of their run, by stream. @type {Map<string, number>} */
     this.late = new Map();
+    /** All streams that are there. @type {string[]} */
+    this.names = [];
+    /** Searches for gaps and alarms so far. */
+    this.searches = 0;
     this.isDragged = false;
     this.speed = 0;
 
     this.marker = element('div', { class: 'marker', hidden: true });
     this.runLane = element('div', { class: 'run-lane' });
-    this.rows = element('div', { class: 'lanes' });
+    this.rows = element('div');
+    this.inner = element('div', { class: 'lanes' }, this.runLane, this.rows, this.marker);
     this.bar = element(
       'div',
       {
@@ -88,13 +107,12 @@ export class TimeBar {
         'aria-valuetext': 'now',
         keydown: (event) => this.key(event),
         pointerdown: (event) => this.press(event),
-        pointermove: (event) => this.isDragged && this.pick(event),
+        pointermove: (event) => this.point(event),
+        pointerleave: () => setText(this.pointed, ''),
         pointerup: () => (this.isDragged = false),
         pointercancel: () => (this.isDragged = false),
       },
-      this.runLane,
-      this.rows,
-      this.marker,
+      this.inner,
     );
     this.span = choice('time shown', SPANS, String(state.span), (span) => {
       this.state.span = Number(span);
@@ -114,15 +132,20 @@ export class TimeBar {
     );
     const button = (/** @type {string} */ text, /** @type {() => void} */ click) =>
       element('button', { type: 'button', click }, text);
-    this.before = button('Previous gap', () => this.goToGap(-1));
-    this.after = button('Next gap', () => this.goToGap(1));
+    this.scale = element('div', { class: 'scale-of-times muted', 'aria-hidden': 'true' });
     this.ends = element('p', { class: 'muted ends' }, element('span'), element('span'));
+    this.pointed = element('output', { class: 'readout', 'aria-live': 'off' });
+    this.found = element('p', { class: 'readout', role: 'status' });
+    this.hidden = element('p', { class: 'muted', hidden: true });
     this.list = element('ul');
     this.summary = element('summary');
     this.details = element('details', { hidden: true }, this.summary, this.list);
     place.append(
       this.bar,
+      this.scale,
       this.ends,
+      this.hidden,
+      element('p', { class: 'readout' }, this.pointed),
       element(
         'div',
         { class: 'tools' },
@@ -130,16 +153,19 @@ export class TimeBar {
         button('Earlier', () => this.shift(-0.5)),
         button('Later', () => this.shift(0.5)),
         this.play,
-        this.before,
-        this.after,
-        button('Next alarm', () => this.goToAlarm()),
+        button('Previous gap', () => this.goToNext('gap', -1)),
+        button('Next gap', () => this.goToNext('gap', 1)),
+        button('Previous alarm', () => this.goToNext('alarm', -1)),
+        button('Next alarm', () => this.goToNext('alarm', 1)),
         this.runChoice,
       ),
+      this.found,
       element(
         'p',
         { class: 'muted' },
         'Bars: messages. Line: how long after their time they arrived. ',
-        'Full height with a cross: missing. ▼ moved aside. ▲ arrived behind the seal of their run.',
+        'From above, with ✕: the share that is missing; hatched: missing, nobody knows how many; dotted: not known yet. ',
+        '▼ moved aside. ▲ arrived behind the seal of their run. Boxes above: runs. Upright line: the moment that is shown.',
       ),
       this.details,
     );
@@ -149,13 +175,17 @@ export class TimeBar {
 
   /**
    * What is asked of the server.
-   * @param {string[]} streams
-   * @returns {{at: number | null, asked: import('./api.js').Asked[]}}
+   * @param {string[]} names of all streams
+   * @param {Set<string>} open those with a panel, which come first where there is no room for all
+   * @returns {{at: number | null, streams: string[], asked: import('./api.js').Asked[]}}
    */
-  ask(streams) {
-    const width = Math.max(50, Math.min(1000, Math.round(this.bar.clientWidth)));
+  ask(names, open) {
+    this.names = names;
+    const first = names.filter((name) => open.has(name));
+    const streams = names.length <= MOST ? names : [...first, ...names.filter((name) => !open.has(name))].slice(0, MOST);
+    const width = Math.max(50, Math.min(1000, Math.round(this.inner.clientWidth)));
     const window = Math.round(this.state.span * 1e9);
-    return { at: this.end, asked: streams.map((stream) => ({ stream, view: 'times', width, height: 1, window })) };
+    return { at: this.end, streams, asked: streams.map((stream) => ({ stream, view: 'times', width, height: 1, window })) };
   }
 
   /**
@@ -164,6 +194,7 @@ export class TimeBar {
    */
   show(streams, answers) {
     this.gaps = [];
+    this.older = 0;
     for (const [name, lane] of this.lanes) {
       if (streams.includes(name)) continue;
       lane.row.remove();
@@ -185,12 +216,20 @@ export class TimeBar {
       lane.answer = answer.fault ? null : answer;
       if (answer.fault) continue;
       [this.from, this.to] = [answer.from, answer.to];
+      if (answer.earliest !== null) this.earliest = Math.min(this.earliest ?? answer.earliest, answer.earliest);
       if (answer.latest !== null) this.latest = Math.max(this.latest ?? answer.latest, answer.latest);
       this.gaps.push(...answer.gaps);
+      this.older += answer.more;
       draw(lane.canvas, answer);
     }
     this.gaps.sort((a, b) => a.from - b.from);
+    const below = this.bar.scrollHeight > this.bar.clientHeight + 1;
+    const some = streams.length < this.names.length ? `${streams.length} of ${count(this.names.length)} streams have a lane here. ` : '';
+    const how = below ? `${streams.length} lanes: scroll in the bar for the others, or press Shift with arrow up or down.` : '';
+    this.hidden.hidden = !some && !how;
+    setText(this.hidden, some + how);
     this.mark();
+    this.showScale();
     this.showRuns(this.runs);
     this.showGaps();
   }
@@ -248,21 +287,64 @@ export class TimeBar {
   }
 
   showGaps() {
-    this.before.disabled = this.after.disabled = !this.gaps.some((gap) => isKnown(gap.from));
     this.details.hidden = this.gaps.length === 0;
-    setText(this.summary, `Gaps in this time: ${count(this.gaps.length)}`);
+    const listed = Math.min(LISTED, this.gaps.length);
+    const all = this.gaps.length + this.older;
+    setText(this.summary, `Gaps in this time: ${count(all)}${all > listed ? `; the newest ${listed} are listed` : ''}`);
     const newest = this.gaps.slice(-LISTED).reverse();
-    const texts = newest.map((gap) => {
-      const unknown = gap.last < gap.first;
-      const numbers = unknown ? 'an unknown number' : gap.first === gap.last ? `number ${gap.first}` : `numbers ${gap.first} to ${gap.last}`;
-      const at = isKnown(gap.from) ? time(gap.from) : 'time unknown';
-      return `${at}: ${gap.stream}, ${numbers} ${gap.origin && `of ${gap.origin} `}(${gap.reason})`;
-    });
+    const texts = newest.map((gap) => `${isKnown(gap.from) ? time(gap.from) : 'time unknown'}: ${words(gap.stream, gap)}`);
     if (String(texts) === this.list.dataset.shown) return;
     this.list.dataset.shown = String(texts);
     this.list.replaceChildren(
       ...newest.map((gap, i) => element('li', {}, isKnown(gap.from) ? element('button', { type: 'button', click: () => this.choose(gap.from) }, texts[i]) : texts[i])),
     );
+  }
+
+  /** Shows times below the bar. */
+  showScale() {
+    const span = (this.to - this.from) / 1e9;
+    const most = Math.max(1, Math.floor(this.inner.clientWidth / LABEL));
+    const step = SCALE.find((one) => span / one <= most) ?? SCALE[SCALE.length - 1];
+    const [start, end] = step < 60 ? [11, 19] : step < 86400 ? [11, 16] : [5, 10];
+    const first = Math.ceil(this.from / 1e9 / step) * step;
+    const times = [];
+    for (let at = first; at * 1e9 <= this.to; at += step) times.push(at * 1e9);
+    while (this.scale.children.length > times.length) this.scale.lastElementChild?.remove();
+    for (const [i, at] of times.entries()) {
+      if (!this.scale.children[i]) this.scale.append(element('span'));
+      const label = /** @type {HTMLElement} */ (this.scale.children[i]);
+      label.style.left = `${this.share(at) * 100}%`;
+      // The last one would go beyond the bar.
+      setText(label, (1 - this.share(at)) * this.inner.clientWidth < LABEL / 2 ? '' : time(at).slice(start, end));
+    }
+    this.scale.style.width = `${this.inner.clientWidth}px`;
+  }
+
+  /** Says what is under the pointer. @param {PointerEvent} event */
+  point(event) {
+    if (this.isDragged) this.pick(event);
+    if (!this.to) return;
+    const at = this.under(event);
+    const target = /** @type {Node | null} */ (event.target);
+    const lane = [...this.lanes].find(([, { row }]) => row.contains(target));
+    const answer = lane?.[1].answer;
+    const parts = [`${time(at)} UTC`];
+    if (lane && answer) {
+      const { counts, lost } = answer.arrays;
+      const part = Math.min(counts.values.length - 1, Math.floor(this.share(at) * counts.values.length));
+      const missing = lost?.values[part] ?? 0;
+      parts.push(`${lane[0]}, ${number(counts.values[part])} messages in ${duration((this.to - this.from) / counts.values.length)}`);
+      if (Number.isNaN(missing)) parts.push('an unknown number missing');
+      else if (missing > 0) parts.push(`${number(missing)} missing`);
+    }
+    setText(this.pointed, parts.join(': '));
+  }
+
+  /** The time under the pointer, ns. @param {PointerEvent} event */
+  under(event) {
+    const box = this.inner.getBoundingClientRect();
+    const share = Math.min(1, Math.max(0, (event.clientX - box.left) / box.width));
+    return this.from + share * (this.to - this.from);
   }
 
   /** Where a time lies in the bar, 0 to 1. @param {number} at */
@@ -295,9 +377,7 @@ export class TimeBar {
 
   /** @param {PointerEvent} event */
   pick(event) {
-    const box = this.bar.getBoundingClientRect();
-    const share = Math.min(1, Math.max(0, (event.clientX - box.left) / box.width));
-    this.choose(this.from + share * (this.to - this.from));
+    this.choose(this.under(event));
   }
 
   /** @param {number} at ns */
@@ -334,6 +414,11 @@ export class TimeBar {
 
   /** @param {KeyboardEvent} event */
   key(event) {
+    if (event.shiftKey && (event.key === 'ArrowUp' || event.key === 'ArrowDown')) {
+      this.bar.scrollBy(0, event.key === 'ArrowUp' ? -HEIGHT : HEIGHT);
+      event.preventDefault();
+      return;
+    }
     const span = this.to - this.from;
     const steps = { ArrowLeft: -0.005, ArrowRight: 0.005, ArrowDown: -0.005, ArrowUp: 0.005, PageDown: -0.1, PageUp: 0.1 };
     const step = /** @type {Record<string, number>} */ (steps)[event.key];
@@ -344,20 +429,50 @@ export class TimeBar {
     event.preventDefault();
   }
 
-  /** @param {-1 | 1} step */
-  goToGap(step) {
-    const at = this.state.at ?? this.to;
-    const known = this.gaps.filter((one) => isKnown(one.from));
-    const gap = step > 0 ? known.find((one) => one.from > at) : known.filter((one) => one.from < at).pop();
-    if (gap) this.choose(gap.from);
-  }
-
-  /** The next alarm that the trends of the page show; after the last one the first. */
-  goToAlarm() {
-    const at = this.state.at ?? 0;
-    const all = this.alarms().sort((a, b) => a - b);
-    const next = all.find((from) => from > at) ?? all[0];
-    if (next !== undefined) this.choose(next);
+  /**
+   * Goes to the gap or alarm that begins next before or after the moment, in any stream that is there.
+   * @param {'gap' | 'alarm'} what
+   * @param {-1 | 1} step
+   */
+  async goToNext(what, step) {
+    const search = (this.searches += 1);
+    const at = Math.round(this.state.at ?? this.now());
+    const where = step > 0 ? 'after' : 'before';
+    /** @type {(Found & {stream: string}) | null} */
+    let best = null;
+    const isNearer = (/** @type {number} */ time_) => !best || step * (time_ - best.from) < 0;
+    /** @type {import('./api.js').Asked[]} */
+    let open = this.names.map((stream) => ({ stream, view: what, width: 1, height: 1, step }));
+    const faults = [];
+    setText(this.found, 'Searching…');
+    try {
+      while (open.length > 0) {
+        const asked = open.slice(0, MOST);
+        open = open.slice(MOST);
+        const { panels } = await look(at, asked);
+        // Another search has begun.
+        if (search !== this.searches) return;
+        for (const [i, answer] of panels.entries()) {
+          const { stream } = asked[i];
+          if (answer.fault) faults.push(stream);
+          else if (answer.found && isNearer(answer.found.from)) best = { ...answer.found, stream };
+          const isMore = !answer.found && answer.sequence !== undefined && answer.sequence !== null;
+          if (isMore && isNearer(answer.reached ?? at)) open.push({ ...asked[i], sequence: answer.sequence });
+        }
+        const { reached } = panels[0];
+        if (open.length > 0 && reached != null) setText(this.found, `Searching… ${time(reached)}`);
+      }
+    } catch (error) {
+      setText(this.found, `▲ ${error instanceof Error ? error.message : error}`);
+      return;
+    }
+    const but = faults.length > 0 ? ` Not searched: ${faults.join(', ')}.` : '';
+    const held = step < 0 && this.earliest !== null ? `; they hold messages from ${time(this.earliest)} on` : '';
+    if (!best) setText(this.found, `No ${what} of any stream ${where} ${time(at)}${held}.${but}`);
+    else {
+      setText(this.found, `${time(best.from)}: ${words(best.stream, best)}.${but}`);
+      this.choose(best.from);
+    }
   }
 
   /** @param {string} name */
@@ -388,6 +503,17 @@ export class TimeBar {
     if (this.speed === 0 || this.state.at === null || document.hidden) return;
     this.choose(this.state.at + STEP * 1e6 * this.speed);
   }
+}
+
+/**
+ * A gap or an alarm in words.
+ * @param {string} stream
+ * @param {Pick<Found, 'origin' | 'severity' | 'message' | 'first' | 'last' | 'reason'>} one
+ */
+function words(stream, { origin, severity, message, first = 0, last = 0, reason }) {
+  if (severity) return `alarm of ${origin} in ${stream}, ${[severity, message].filter(Boolean).join(', ')}`;
+  const numbers = first === last ? `number ${first}` : `numbers ${first} to ${last}`;
+  return `${stream}, ${last < first ? 'an unknown number' : numbers} ${origin && `of ${origin} `}(${reason})`;
 }
 
 /** @param {number} at ns */
@@ -430,22 +556,51 @@ function draw(canvas, answer) {
   }
   drawLine(context, answer.arrays.lateness?.values ?? [], colour('--text'), colour('--card'));
   const place = (/** @type {number} */ at) => ((at - answer.from) / (answer.to - answer.from)) * width;
-  context.lineWidth = 1;
-  context.fillStyle = context.strokeStyle = colour('--bad');
-  for (const gap of answer.gaps) {
-    if (!isKnown(gap.from)) continue;
-    const left = Math.max(0, place(gap.from));
-    const right = Math.max(left + 2, Math.min(width, place(gap.to)));
-    context.fillRect(left, 0, right - left, HEIGHT);
-    context.beginPath();
-    context.moveTo(left - 3, 0);
-    context.lineTo(left + 5, 6);
-    context.moveTo(left + 5, 0);
-    context.lineTo(left - 3, 6);
-    context.stroke();
-  }
+  const from = place(answer.known_to);
+  if (answer.to - answer.known_to > UNKNOWN_FOR && from < width) drawDots(context, Math.max(0, from), width, colour('--muted'));
+  drawLoss(context, answer.arrays.lost.values, counts, colour('--bad'));
   triangles(context, answer.arrays.aside?.values ?? [], colour('--text'), 0, MARKS - 1);
   triangles(context, answer.arrays.late?.values ?? [], colour('--text'), MARKS - 1, 0);
+}
+
+/**
+ * What is missing, from above: as high as its share of what was sent. Hatched where it is not known how much.
+ * @param {CanvasRenderingContext2D} context
+ * @param {ArrayLike<number>} lost
+ * @param {ArrayLike<number>} counts
+ * @param {string} colour
+ */
+function drawLoss(context, lost, counts, colour) {
+  context.fillStyle = context.strokeStyle = colour;
+  context.lineWidth = 1;
+  let cross = -CROSSES;
+  for (let i = 0; i < lost.length; i += 1) {
+    const isUnknown = Number.isNaN(lost[i]);
+    if (isUnknown) for (let y = (6 - (i % 6)) % 6; y < HEIGHT; y += 6) context.fillRect(i, y, 1, 2);
+    else if (lost[i] > 0) context.fillRect(i, 0, 1, Math.max(2, (HEIGHT * lost[i]) / (lost[i] + counts[i])));
+    const begins = (isUnknown || lost[i] > 0) && !(i > 0 && (Number.isNaN(lost[i - 1]) || lost[i - 1] > 0));
+    if (!begins || i - cross < CROSSES) continue;
+    cross = i;
+    context.beginPath();
+    context.moveTo(i - 4, 0);
+    context.lineTo(i + 4, 8);
+    context.moveTo(i + 4, 0);
+    context.lineTo(i - 4, 8);
+    context.lineWidth = 1.5;
+    context.stroke();
+  }
+}
+
+/**
+ * Dots where the server has not asked yet what is missing.
+ * @param {CanvasRenderingContext2D} context
+ * @param {number} from px
+ * @param {number} to px
+ * @param {string} colour
+ */
+function drawDots(context, from, to, colour) {
+  context.fillStyle = colour;
+  for (let x = Math.floor(from); x < to; x += 4) for (let y = 2; y < HEIGHT; y += 4) context.fillRect(x, y, 1, 1);
 }
 
 /**

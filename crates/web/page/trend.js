@@ -36,8 +36,8 @@ export class TrendView {
     this.isAlone = false;
     /** Origins that have been seen; an answer has not always all of them. @type {Map<string, import('./api.js').Series>} */
     this.origins = new Map();
-    /** @type {Map<string, HTMLButtonElement>} */
-    this.buttons = new Map();
+    /** The head of the row of each origin. @type {Map<string, {cell: HTMLElement, button: HTMLButtonElement, alarms: HTMLElement}>} */
+    this.heads = new Map();
     this.box = element('div', {
       class: 'plot',
       tabindex: 0,
@@ -46,6 +46,7 @@ export class TrendView {
       keydown: (event) => this.key(event),
     });
     this.title = element('p', { class: 'muted' });
+    this.legend = element('p', { class: 'muted', hidden: true }, 'Bars at the top: ▼ alarm, ✕ connection lost; each begins at its sign.');
     this.value = element('output', { 'aria-live': 'off' });
     this.table = new Table(
       `Origins of ${settings.stream}`,
@@ -53,7 +54,6 @@ export class TrendView {
         ['origin', ''],
         ['last value', 'number'],
         ['at (UTC)', ''],
-        ['alarms', ''],
       ],
       17,
     );
@@ -65,6 +65,7 @@ export class TrendView {
       {},
       this.title,
       this.box,
+      this.legend,
       element('p', { class: 'readout' }, this.value),
       element(
         'div',
@@ -162,11 +163,43 @@ export class TrendView {
           { label: 'last', stroke: line, width: 1.5, points: { show: false }, paths: stepped },
         ],
         bands: [{ series: [2, 1], fill: band }],
-        hooks: { setCursor: [() => this.read()], setData: [() => this.read()] },
+        hooks: { setCursor: [() => this.read()], setData: [() => this.read()], draw: [(plot) => this.mark(plot)] },
       },
       undefined,
       this.box,
     );
+  }
+
+  /** Marks when alarms of the series held, and when its connection was lost. @param {uPlot} plot */
+  mark(plot) {
+    const series = this.answer?.series[this.drawn];
+    const context = plot.ctx;
+    const { left, top, width } = plot.bbox;
+    const unit = devicePixelRatio;
+    const place = (/** @type {number} */ at) => Math.min(left + width, Math.max(left, plot.valToPos(at / 1e9, 'x', true)));
+    context.save();
+    context.fillStyle = context.strokeStyle = getComputedStyle(document.documentElement).getPropertyValue('--bad').trim();
+    context.lineWidth = 2 * unit;
+    for (const alarm of series?.alarms ?? []) {
+      const [from, to] = [place(alarm.from), place(alarm.to ?? Infinity)];
+      context.fillRect(from, top, to - from, 3 * unit);
+      context.beginPath();
+      context.moveTo(from - 6 * unit, top);
+      context.lineTo(from + 6 * unit, top);
+      context.lineTo(from, top + 12 * unit);
+      context.fill();
+    }
+    for (const loss of series?.lost ?? []) {
+      const [from, to, size] = [place(loss.from), place(loss.to ?? Infinity), 5 * unit];
+      context.fillRect(from, top + 14 * unit, to - from, 3 * unit);
+      context.beginPath();
+      context.moveTo(from - size, top + 14 * unit - size);
+      context.lineTo(from + size, top + 14 * unit + size);
+      context.moveTo(from + size, top + 14 * unit - size);
+      context.lineTo(from - size, top + 14 * unit + size);
+      context.stroke();
+    }
+    context.restore();
   }
 
   /** Shows the values under the cursor. */
@@ -189,23 +222,23 @@ export class TrendView {
     const unit = answer.series[this.drawn]?.unit;
     setText(this.title, shown ? `${shown}${unit ? ` (${unit})` : ''}` : '');
     const fresh = new Set(answer.series.map((series) => series.origin));
+    const drawn = answer.series[this.drawn];
+    this.legend.hidden = !drawn || all(drawn).length === 0;
     const rows = [...this.origins.values()].map((series) => {
-      let button = this.buttons.get(series.origin);
-      if (!button) {
-        button = element('button', { type: 'button', click: () => this.choose(series.origin) }, ...broken(series.origin || '(none)'));
-        this.buttons.set(series.origin, button);
-      }
+      const { cell, button, alarms } = this.head(series.origin);
       button.setAttribute('aria-pressed', String(series.origin === shown));
       const there = fresh.has(series.origin);
+      const text = there ? newest(series) : '';
+      alarms.hidden = text === '';
+      setText(alarms, text);
+      alarms.classList.toggle('bad', there && isAlarmed(series));
       return {
         key: series.origin,
         cells: [
-          button,
+          cell,
           there ? `${number(series.last)} ${series.unit ?? ''}`.trim() : '-',
           there && series.last_time != null ? time(series.last_time).slice(11, 19) : '-',
-          there ? alarms(series) : '-',
         ],
-        bad: [false, false, false, there && isAlarmed(series)],
       };
     });
     this.none.hidden = answer.series.length > 0;
@@ -215,6 +248,18 @@ export class TrendView {
     this.table.show(rows);
     this.more.hidden = !answer.more;
     setText(this.more, `${count(answer.more)} more origins.`);
+  }
+
+  /** The head of a row: the name, which chooses what is drawn, and the newest alarm. @param {string} origin */
+  head(origin) {
+    let head = this.heads.get(origin);
+    if (!head) {
+      const button = element('button', { type: 'button', click: () => this.choose(origin) }, ...broken(origin || '(none)'));
+      const alarms = element('p', { hidden: true });
+      head = { cell: element('div', {}, button, alarms), button, alarms };
+      this.heads.set(origin, head);
+    }
+    return head;
   }
 
   /** @param {string} origin the one that is drawn */
@@ -234,12 +279,6 @@ export class TrendView {
     const at = this.plot.cursor.left ?? -1;
     const left = Math.min(right - 1, Math.max(0, at < 0 ? right - 1 : at + step * 4));
     this.plot.setCursor({ left, top: height / devicePixelRatio / 2 });
-  }
-
-  /** When alarms began, ns. @returns {number[]} */
-  alarms() {
-    const series = this.answer?.series ?? [];
-    return series.flatMap((one) => [...(one.alarms ?? []), ...(one.lost ?? [])].map((alarm) => alarm.from));
   }
 
   /** Before the next pixel nothing new is to be seen. */
@@ -281,21 +320,27 @@ function margin(low, high) {
   return [low - room, high + room];
 }
 
-/** Alarms of a series that last. @param {import('./api.js').Series} series */
+/** Alarms of a series and losses of its connection, in their order. @param {import('./api.js').Series} series */
+function all(series) {
+  return [...(series.alarms ?? []), ...(series.lost ?? [])].sort((a, b) => a.from - b.from);
+}
+
+/** Whether an alarm of a series lasts. @param {import('./api.js').Series} series */
 function isAlarmed(series) {
-  return [...(series.alarms ?? []), ...(series.lost ?? [])].some((alarm) => alarm.to === null);
+  return all(series).some((alarm) => alarm.to === null);
 }
 
 /**
  * The newest alarm of a series, and how many there are.
  * @param {import('./api.js').Series} series
- * @returns {string}
+ * @returns {string} empty without one
  */
-function alarms(series) {
-  const all = [...(series.alarms ?? []), ...(series.lost ?? [])].sort((a, b) => a.from - b.from);
-  const newest = all[all.length - 1];
-  if (!newest) return '-';
-  const words = [newest.severity ?? newest.status ?? '', newest.message ?? ''].filter(Boolean).join(', ');
-  const until = newest.to === null ? 'since' : 'at';
-  return `${words} ${until} ${time(newest.from).slice(11, 21)}${all.length > 1 ? `, ${count(all.length)} in all` : ''}`;
+function newest(series) {
+  const alarms = all(series);
+  const last = alarms[alarms.length - 1];
+  if (!last) return '';
+  const words = [last.severity ?? last.status ?? '', last.message ?? ''].filter(Boolean).join(', ');
+  const clock = (/** @type {number} */ at) => time(at).slice(11, 21);
+  const when = last.to === null ? `▲ ${words} since ${clock(last.from)}` : `${words} from ${clock(last.from)} to ${clock(last.to)}`;
+  return alarms.length > 1 ? `${when}, ${count(alarms.length)} alarms in all` : when;
 }

@@ -47,8 +47,11 @@ pub(crate) const SHAPES_MAX: usize = 1024;
 pub(crate) const DETECTOR_PIXELS_MAX: i64 = 16 << 20;
 /// Messages of which a trend keeps the values together: they are read and removed as one.
 pub(crate) const BLOCK: u64 = 1024;
-/// Blocks before the time of a trend that are searched for units, alarms and connections: some 65,000 messages.
+/// Blocks before the time of a trend that are searched for units, alarms and connections: some 65,000 messages. A
+/// look for the next alarm searches as many.
 pub(crate) const LOOK_BACK: u64 = 64;
+/// A browser rounds times by so much, ns: what began no further away is what it shows already.
+pub(crate) const ROUNDED: i64 = 128;
 /// Alarms of a series, and losses of its connection, in one answer.
 pub(crate) const INTERVALS_MAX: usize = 256;
 /// A larger message that a trend does not show is skipped, bytes; a smaller one is read faster than it is skipped.

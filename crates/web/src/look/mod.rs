@@ -8,6 +8,7 @@
 mod cache;
 mod detectors;
 mod events;
+mod gaps;
 mod groups;
 mod image;
 mod labelled;
@@ -138,6 +139,30 @@ impl Looker {
         Ok(answer.body(now))
     }
 
+    /// Shows what is not of one message.
+    fn over_time(
+        &mut self,
+        panel: &Panel,
+        at: i64,
+        width: usize,
+        object: &mut Map<String, Value>,
+        answer: &mut Answer,
+    ) -> Result<(), Fault> {
+        object.insert("view".into(), panel.view.word().into());
+        let times = trend_times(panel, at);
+        let from = (&self.data, &mut self.streams, &mut self.books);
+        match panel.view {
+            View::Times => return times::show(from, panel, times, width, object, answer),
+            View::Gap => return times::next_gap(from, panel, at, object),
+            _ => {}
+        }
+        let stream = self.streams.open(&self.data, &panel.stream)?;
+        match panel.view {
+            View::Alarm => self.trends.alarm(stream, panel, at, object),
+            _ => self.trends.show(stream, panel, times, width, object, answer),
+        }
+    }
+
     fn panel(
         &mut self,
         panel: &Panel,
@@ -147,17 +172,12 @@ impl Looker {
         answer: &mut Answer,
     ) -> Result<(), Fault> {
         let size = (panel.width.clamp(1, PIXELS_MAX) as usize, panel.height.clamp(1, PIXELS_MAX) as usize);
-        if panel.view == View::Times {
-            object.insert("view".into(), panel.view.word().into());
-            let (window, to) = (panel.window.unwrap_or(TREND_TIME), at.unwrap_or(now));
-            let from = (&self.data, &mut self.streams, &mut self.books);
-            return times::show(from, panel, (to.saturating_sub(window), to), size.0, object, answer);
+        if matches!(panel.view, View::Times | View::Gap | View::Alarm)
+            || panel.view == View::Trend && panel.sequence.is_none()
+        {
+            return self.over_time(panel, at.unwrap_or(now), size.0, object, answer);
         }
         let stream = self.streams.open(&self.data, &panel.stream)?;
-        if panel.view == View::Trend && panel.sequence.is_none() {
-            object.insert("view".into(), View::Trend.word().into());
-            return self.trends.show(stream, panel, trend_times(panel, at.unwrap_or(now)), size.0, object, answer);
-        }
         let found = stream.find(panel, at)?;
         let view = if panel.view == View::Auto { auto(stream, &found)? } else { panel.view };
         object.insert("view".into(), view.word().into());

@@ -217,7 +217,7 @@ impl Stream {
         match self.lost.fault() {
             Some(fault) => Err(fault),
             None if is_auto => none("there is none of this origin, or before this moment", ""),
-            None => none(&format!("none can be shown as `{}`", panel.view.word()), "ask for the view `auto`"),
+            None => none(&format!("none can be shown as `{}`", panel.view.word()), "choose the view `auto`"),
         }
     }
 

@@ -352,6 +352,56 @@ fn a_trend_has_each_value_between_messages_of_other_kinds() {
 }
 
 #[test]
+fn alarms_are_found_anywhere_in_a_stream() {
+    use wire::al00::{Al00, Severity};
+    let folder = Folder::new("alarms");
+    let mut messages = Vec::new();
+    let mut add = |time: i64, severity| {
+        let mut bytes = Vec::new();
+        wire::al00::write(&mut bytes, &Al00 { source_name: "T", timestamp: time, severity, message: "hot" }).unwrap();
+        messages.push((b"al00", "T", time, bytes));
+    };
+    let second = |n: i64| START + n * SECOND;
+    for (at, severity) in [(0, Severity::Major), (1, Severity::Major), (2, Severity::Ok), (3, Severity::Minor)] {
+        add(second(at), severity);
+    }
+    // More messages than one look searches.
+    let between = crate::limits::LOOK_BACK * crate::limits::BLOCK * 2;
+    for n in 0..between as i64 {
+        messages.push((b"json", "T", second(10) + n, b"{}".to_vec()));
+    }
+    let mut bytes = Vec::new();
+    let alarm = Al00 { source_name: "T", timestamp: second(20), severity: Severity::Invalid, message: "gone" };
+    wire::al00::write(&mut bytes, &alarm).unwrap();
+    messages.push((b"al00", "T", second(20), bytes));
+    folder.append("devices", &messages);
+    let mut looker = Looker::new(&folder.0, 16);
+    // Where the next one begins, with what severity, and after how many looks.
+    let mut find = |at: i64, step: i64| {
+        let mut panel = json!({"stream": "devices", "view": "alarm", "step": step});
+        for looks in 1.. {
+            let seen = look(&mut looker, json!({"at": at, "panels": [panel]}));
+            let [answer] = &seen.panels[..] else { panic!("one panel") };
+            let found = &answer["found"];
+            if !found.is_null() {
+                return Some((found["from"].as_i64()?, found["severity"].as_str()?.to_owned(), looks));
+            }
+            assert!(answer["reached"].is_i64() || answer["reached"].is_u64(), "{answer}");
+            panel["sequence"] = answer["sequence"].as_u64()?.into();
+        }
+        None
+    };
+    assert_eq!(find(second(-1), 1), Some((second(0), "MAJOR".into(), 1)));
+    // What is said again goes on; a browser rounds times.
+    assert_eq!(find(second(0) - 100, 1), Some((second(3), "MINOR".into(), 1)));
+    assert_eq!(find(second(3) + 100, 1), Some((second(20), "INVALID".into(), 3)));
+    assert_eq!(find(second(20), 1), None);
+    assert_eq!(find(second(20), -1).map(|found| (found.0, found.1)), Some((second(3), "MINOR".into())));
+    assert_eq!(find(second(2), -1), Some((second(0), "MAJOR".into(), 1)));
+    assert_eq!(find(second(0), -1), None);
+}
+
+#[test]
 fn values_hold_no_longer_than_their_stream_is_written() {
     let folder = Folder::new("until");
     let value = |n: i64| {

@@ -327,6 +327,8 @@ struct Known {
     asked: Instant,
     took: Duration,
     gaps: Vec<Gap>,
+    /// When they were asked for: later ones are not known.
+    at: i64,
 }
 
 impl Books {
@@ -334,16 +336,16 @@ impl Books {
         Self { gaps: HashMap::new(), runs: RunsView::new(data) }
     }
 
-    /// The gaps of a stream, from a moment ago.
-    fn gaps(&mut self, data: &Data, stream: &str) -> Result<&[Gap], Fault> {
+    /// The gaps of a stream, from a moment ago, and this moment.
+    fn gaps(&mut self, data: &Data, stream: &str) -> Result<(&[Gap], i64), Fault> {
         let pause = |known: &Known| GAPS_AGE.max(known.took * GAPS_PAUSE);
         if self.gaps.get(stream).is_none_or(|known| known.asked.elapsed() > pause(known)) {
-            let begun = Instant::now();
+            let (begun, at) = (Instant::now(), data.media.now());
             let gaps = ledger::gaps(data, stream)?;
             let took = begun.elapsed();
-            self.gaps.insert(stream.to_owned(), Known { asked: Instant::now(), took, gaps });
+            self.gaps.insert(stream.to_owned(), Known { asked: Instant::now(), took, gaps, at });
         }
-        Ok(self.gaps.get(stream).map_or(&[], |known| &known.gaps))
+        Ok(self.gaps.get(stream).map_or((&[], 0), |known| (&known.gaps, known.at)))
     }
 }
 
@@ -356,11 +358,12 @@ pub(super) fn show(
     object: &mut Map<String, Value>,
     answer: &mut Answer,
 ) -> Result<(), Fault> {
-    answer.room(width * 4, 4)?;
+    answer.room(width * 5, 4)?;
     let stream = streams.open(data, &panel.stream)?;
     let seals = Seals::of(books.runs.refresh()?, &stream.reader);
     let lane = lane(stream, &seals, (from, to), width, true)?;
-    let mut gaps = books.gaps(data, &panel.stream)?.to_vec();
+    let (gaps, known_to) = books.gaps(data, &panel.stream)?;
+    let mut gaps = gaps.to_vec();
     place(&mut gaps, &stream.times);
     let spans = stream.times.spans.iter().map(|span| span.times);
     let held = spans.clone().map(|s| s.earliest).min().zip(spans.map(|s| s.latest).max());
@@ -376,10 +379,11 @@ pub(super) fn show(
     if lane.late.iter().any(|count| *count > 0.0) {
         put("late", &lane.late);
     }
+    put("lost", &super::gaps::loss(&gaps, (from, to), width));
     if let Ok(stream) = streams.open_book(data, &aside_of(&panel.stream)) {
         put("aside", &self::lane(stream, &Seals::default(), (from, to), width, false)?.counts);
     }
-    gaps.retain(|gap| gap.to >= from && gap.from <= to);
+    gaps.retain(|gap| super::gaps::overlaps(gap, (from, to)));
     let more = gaps.len().saturating_sub(GAPS_MAX);
     let facts = json!({
         "from": from,
@@ -388,11 +392,27 @@ pub(super) fn show(
         "latest": held.map(|held| held.1),
         "gaps": gaps[more..],
         "more": more,
+        "known_to": known_to,
         "arrays": arrays,
     });
     if let Value::Object(facts) = facts {
         object.extend(facts);
     }
+    Ok(())
+}
+
+/// Adds the gap of a stream that begins next after or before a moment, as the step says.
+pub(super) fn next_gap(
+    (data, streams, books): (&Data, &mut Streams, &mut Books),
+    panel: &Panel,
+    at: i64,
+    object: &mut Map<String, Value>,
+) -> Result<(), Fault> {
+    let stream = streams.open(data, &panel.stream)?;
+    stream.refresh_times()?;
+    let mut gaps = books.gaps(data, &panel.stream)?.0.to_vec();
+    place(&mut gaps, &stream.times);
+    object.insert("found".into(), json!(super::gaps::next(&gaps, at, panel.step >= 0)));
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use super::Panel;
 use super::stream::{Lost, Stream};
 use super::view::View;
 use crate::answer::Answer;
-use crate::limits::{BLOCK, INTERVALS_MAX, LOOK_BACK, POINTS_MAX, SERIES_MAX, SKIPPED};
+use crate::limits::{BLOCK, INTERVALS_MAX, LOOK_BACK, POINTS_MAX, ROUNDED, SERIES_MAX, SKIPPED};
 use flow::Fault;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -140,7 +140,9 @@ impl Block {
                 };
                 let text = m.status.name().to_owned();
                 self.states.extend(severity.map(|severity| (series, time, State::Alarm(severity, text))));
-                if let f142::Value::Number(value) = m.value {
+                if self.has_values
+                    && let f142::Value::Number(value) = m.value
+                {
                     self.one(series, time, value);
                 }
             }
@@ -200,7 +202,7 @@ impl Block {
 
 /// Messages that say how it is with values; they are looked for before the time of a trend too.
 fn has_state(schema: [u8; 4]) -> bool {
-    matches!(&schema, b"un00" | b"al00" | b"ep01")
+    matches!(&schema, b"un00" | b"al00" | b"ep01" | b"f142")
 }
 
 impl Kept {
@@ -297,6 +299,52 @@ impl Trends {
             series.push(line.facts);
         }
         let facts = json!({"from": from, "to": to, "until": until, "series": series, "more": more, "arrays": arrays});
+        if let Value::Object(facts) = facts {
+            object.extend(facts);
+        }
+        Ok(())
+    }
+
+    /// Adds the alarm, or lost connection, of a stream that began next after or before a moment, as the step says: of
+    /// some blocks, which begin or end at the moment, or at the message that the panel names.
+    pub(super) fn alarm(
+        &mut self,
+        stream: &mut Stream,
+        panel: &Panel,
+        at: i64,
+        object: &mut Map<String, Value>,
+    ) -> Result<(), Fault> {
+        let (oldest, end) = (stream.reader.bounds().first, stream.reader.end());
+        let mut facts = json!({"found": null, "reached": null, "sequence": null});
+        if stream.reader.header().clock == Clock::Epoch && oldest < end {
+            let start = match panel.sequence {
+                Some(sequence) => sequence.clamp(oldest, end),
+                None => stream.end_at(at)?,
+            };
+            let is_on = panel.step >= 0;
+            let number = if is_on { start } else { start.saturating_sub(1).max(oldest) } / BLOCK;
+            let (low, high) = match is_on {
+                true => (number, (number + LOOK_BACK - 1).min((end - 1) / BLOCK)),
+                false => (number.saturating_sub(LOOK_BACK - 1).max(oldest / BLOCK), number),
+            };
+            let before = low.saturating_sub(LOOK_BACK);
+            let began = self.blocks(stream, (before, high + 1, high))?.began((before, low, high));
+            let beyond = |began: &&Began| if is_on { began.0 > at + ROUNDED } else { began.0 < at - ROUNDED };
+            let nearest = |began: &&Began| if is_on { began.0 } else { -began.0 };
+            let found = began.iter().filter(beyond).min_by_key(nearest);
+            let (edge, next) = match is_on {
+                true => (((high + 1) * BLOCK).min(end) - 1, (high + 1) * BLOCK),
+                false => ((low * BLOCK).max(oldest), low * BLOCK),
+            };
+            let goes_on = if is_on { next < end } else { next > oldest };
+            let alarm =
+                |alarm: &Began| json!({"from": alarm.0, "origin": alarm.1, "severity": alarm.2, "message": alarm.3});
+            facts = json!({
+                "found": found.map(alarm),
+                "reached": stream.entry(edge).ok().flatten().map(|entry| entry.source_time),
+                "sequence": goes_on.then_some(next),
+            });
+        }
         if let Value::Object(facts) = facts {
             object.extend(facts);
         }
@@ -483,14 +531,41 @@ impl Kept {
     }
 }
 
+/// When an alarm began or a connection was lost, of which series, with which word, and what was said.
+type Began = (i64, String, &'static str, String);
+
+impl Kept {
+    /// What began in the blocks from the second number to the third. What held before is read from the first number on.
+    fn began(&self, (before, low, high): (u64, u64, u64)) -> Vec<Began> {
+        let mut all: BTreeMap<u32, Vec<&(u32, i64, State)>> = BTreeMap::new();
+        let mut inside = BTreeSet::new();
+        for (number, block) in self.blocks.range(before..=high) {
+            for state in &block.states {
+                all.entry(state.0).or_default().push(state);
+                if *number >= low {
+                    inside.insert((state.0, state.1));
+                }
+            }
+        }
+        let mut began = Vec::new();
+        for (series, mut states) in all {
+            states.sort_by_key(|state| state.1);
+            let alarms = changes(&states, &State::alarm).into_iter().filter(|change| change.2 != "OK");
+            let lost = changes(&states, &State::connection).into_iter().filter(|change| change.2 != "CONNECTED");
+            for (from, _, word, text) in alarms.chain(lost).filter(|change| inside.contains(&(series, change.0))) {
+                began.push((from, self.name(series).to_owned(), word, text.to_owned()));
+            }
+        }
+        began
+    }
+}
+
 /// From when to when (none: it lasts) which word held, and what was said.
 type Interval<'a> = (i64, Option<i64>, &'static str, &'a str);
 
-/// When a word other than `good` held within a time: the newest, in their order. `states` are sorted by time.
-fn intervals<'a>(
+/// When which word held, in their order. `states` are sorted by time.
+fn changes<'a>(
     states: &[&'a (u32, i64, State)],
-    (from, to): (i64, i64),
-    good: &str,
     word: &dyn Fn(&'a State) -> Option<(&'static str, &'a str)>,
 ) -> Vec<Interval<'a>> {
     let mut all: Vec<Interval<'a>> = Vec::new();
@@ -504,6 +579,17 @@ fn intervals<'a>(
         }
         all.push((time, None, word, text));
     }
+    all
+}
+
+/// When a word other than `good` held within a time: the newest, in their order. `states` are sorted by time.
+fn intervals<'a>(
+    states: &[&'a (u32, i64, State)],
+    (from, to): (i64, i64),
+    good: &str,
+    word: &dyn Fn(&'a State) -> Option<(&'static str, &'a str)>,
+) -> Vec<Interval<'a>> {
+    let mut all = changes(states, word);
     all.retain(|(start, end, word, _)| *word != good && *start <= to && end.is_none_or(|end| end > from));
     all.drain(..all.len().saturating_sub(INTERVALS_MAX));
     all

@@ -25,6 +25,10 @@ pub(super) enum View {
     Message,
     /// How many messages there are, over time.
     Times,
+    /// The gap that begins next.
+    Gap,
+    /// The alarm that begins next.
+    Alarm,
 }
 
 impl View {
@@ -42,7 +46,7 @@ impl View {
     /// Whether messages of a schema can be drawn so.
     pub(super) fn shows(self, schema: [u8; 4]) -> bool {
         match self {
-            View::Message | View::Times => true,
+            View::Message | View::Times | View::Gap | View::Alarm => true,
             View::Auto => View::of(schema) != View::Message,
             View::Curve => matches!(&schema, b"da00" | b"hs00" | b"hs01"),
             View::Spectrum => View::of(schema) == View::Events,
@@ -62,6 +66,8 @@ impl View {
             View::Groups => "groups",
             View::Message => "message",
             View::Times => "times",
+            View::Gap => "gap",
+            View::Alarm => "alarm",
         }
     }
 }

@@ -1,0 +1,93 @@
+//! What is missing from a stream, over time, and the gap that begins next.
+
+use crate::limits::ROUNDED;
+use flow::records::Gap;
+
+/// How many messages are missing in equal parts of the time from `from` to `to`, of all gaps: the messages of a gap are
+/// spread evenly over its time. NaN where a gap has an unknown number of messages.
+pub(super) fn loss(gaps: &[Gap], (from, to): (i64, i64), width: usize) -> Vec<f64> {
+    let mut lost = vec![0.0_f64; width];
+    let scale = width as f64 / (to as f64 - from as f64 + 1.0);
+    for gap in gaps.iter().filter(is_timed).filter(|gap| overlaps(gap, (from, to))) {
+        let (begin, end) = ((gap.from as f64 - from as f64) * scale, (gap.to as f64 - from as f64) * scale);
+        let low = (begin.floor().max(0.0) as usize).min(width - 1);
+        let high = (end.floor().max(0.0) as usize).min(width - 1);
+        let Some(count) = count(gap) else {
+            lost[low..=high.max(low)].fill(f64::NAN);
+            continue;
+        };
+        if end - begin < 1e-9 {
+            lost[low] += count;
+            continue;
+        }
+        for (at, part) in lost.iter_mut().enumerate().take(high + 1).skip(low) {
+            let covered = end.min(at as f64 + 1.0) - begin.max(at as f64);
+            *part += count * covered.max(0.0) / (end - begin);
+        }
+    }
+    lost
+}
+
+/// Whether a gap touches a time. One whose time is not known touches all.
+pub(super) fn overlaps(gap: &Gap, (from, to): (i64, i64)) -> bool {
+    gap.to >= from && gap.from <= to
+}
+
+/// Whether the time of a gap is known.
+fn is_timed(gap: &&Gap) -> bool {
+    gap.from > i64::MIN && gap.to < i64::MAX
+}
+
+/// The gap that begins next after a moment, or else before it.
+pub(super) fn next(gaps: &[Gap], at: i64, is_on: bool) -> Option<&Gap> {
+    let timed = gaps.iter().filter(is_timed);
+    if is_on {
+        return timed.filter(|gap| gap.from > at.saturating_add(ROUNDED)).min_by_key(|gap| gap.from);
+    }
+    timed.filter(|gap| gap.from < at.saturating_sub(ROUNDED)).max_by_key(|gap| gap.from)
+}
+
+/// Messages of a gap; none where they are not known.
+fn count(gap: &Gap) -> Option<f64> {
+    let all = (gap.last.checked_sub(gap.first)?).saturating_add(1);
+    Some(if gap.count > 0 { gap.count } else { all } as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gap((first, last): (u64, u64), (from, to): (i64, i64), count: u64) -> Gap {
+        let word = String::new;
+        Gap { stream: word(), origin: word(), first, last, from, to, reason: word(), by_sequence: false, count }
+    }
+
+    #[test]
+    fn loss_is_spread_over_the_time_of_its_gap() {
+        let gaps = [gap((0, 9), (0, 100), 0), gap((20, 39), (150, 150), 4), gap((50, 50), (900, 950), 0)];
+        let lost = loss(&gaps, (0, 199), 4);
+        assert!((lost[0] - 5.0).abs() < 0.1 && (lost[1] - 5.0).abs() < 0.1, "{lost:?}");
+        assert!(lost[2] < 0.1 && lost[3] == 4.0, "{lost:?}");
+        // A gap that began before has its share in it; one of an unknown number has none.
+        assert!((loss(&gaps, (50, 99), 1)[0] - 5.0).abs() < 0.2);
+        let lost = loss(&[gap((7, 6), (40, 60), 0)], (0, 99), 4);
+        assert!(lost[0] == 0.0 && lost[1].is_nan() && lost[2].is_nan() && lost[3] == 0.0, "{lost:?}");
+    }
+
+    #[test]
+    fn every_gap_is_found_in_both_directions() {
+        let gaps: Vec<Gap> = (1..=3000).map(|n| gap((n, n), (n as i64 * 1000, n as i64 * 1000 + 1), 0)).collect();
+        let walk = |is_on, start| {
+            let mut at = start;
+            let found = std::iter::from_fn(|| {
+                let gap = next(&gaps, at, is_on)?;
+                // As a browser rounds it.
+                at = gap.from + if is_on { -100 } else { 100 };
+                Some(gap.first)
+            });
+            found.collect::<Vec<_>>()
+        };
+        assert!(walk(true, 0).into_iter().eq(1..=3000));
+        assert!(walk(false, i64::MAX).into_iter().eq((1..=3000).rev()));
+    }
+}
