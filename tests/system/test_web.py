@@ -540,7 +540,7 @@ def test_moment_is_written_as_people_write_it(served, tab):
     before = minute - datetime.timedelta(days=2)
     goes_to(f"{before:%Y-%m-%dT%H:%M:%SZ}", before)
     page.locator("#time .ends").get_by_text(f"{before:%Y-%m-%d}").first.wait_for()
-    assert page.locator("#time .marker").is_visible()
+    page.locator("#time .marker").wait_for()
     # Without a date it is the newest such time: not one of tomorrow.
     later = now + datetime.timedelta(hours=2)
     goes_to(f"{later:%H:%M:%S}", later.replace(microsecond=0) - datetime.timedelta(days=1))
@@ -730,7 +730,7 @@ def test_what_is_missing_is_explained(lab, watched, tab):
     bar = page.get_by_role("slider", name="Moment that all panels show")
     assert bar.evaluate("bar => bar === document.activeElement")
     assert 0 < bar.bounding_box()["y"] < 800
-    assert page.locator("#time .marker").is_visible()
+    page.locator("#time .marker").wait_for()
     assert refusals(page) == []
 
 
@@ -879,7 +879,7 @@ def test_alarm_is_shown_and_found(served, tab, width):
     moment = int(re.search(r"at=(\d+)", page.url)[1])
     assert moment > before
     # The bar goes there.
-    assert bar.locator(".marker").is_visible()
+    bar.locator(".marker").wait_for()
     bar.get_by_role("button", name="Previous alarm").click()
     bar.get_by_text("No alarm of any stream before").wait_for()
     page.get_by_role("button", name="Now", exact=True).click()
@@ -948,7 +948,7 @@ def test_gaps_are_found_wherever_they_are(watched, tab):
     bar.get_by_role("button", name="Next gap").click()
     bar.get_by_text(re.compile(r", an unknown number .*\(absent\)")).first.wait_for()
     assert int(re.search(r"at=(\d+)", page.url)[1]) > before
-    assert bar.locator(".marker").is_visible()
+    bar.locator(".marker").wait_for()
     lane = page.locator(".lane").filter(has_text="camera").locator("canvas")
     until(lambda: lane.evaluate(BAD) > 2, "the lane does not show what is missing")
     bar.get_by_text("Gaps in this time: ").wait_for()
