@@ -313,7 +313,7 @@ class Page {
     const name = answer.data.split('/').filter(Boolean).pop() ?? answer.data;
     setText(byId('title'), name);
     document.title = `${name} · beamport`;
-    this.showInstrument(name, answer);
+    this.showInstrument(answer);
     if (this.state.at !== null && this.state.at > this.now()) {
       const { at } = this.state;
       this.go(null);
@@ -334,14 +334,13 @@ class Page {
 
   /**
    * Says whether the instrument runs.
-   * @param {string} name
    * @param {import('./api.js').Status} status
    */
-  showInstrument(name, { running }) {
+  showInstrument({ running }) {
     const { latest } = this.bar;
     const last = latest === null ? '' : `; last message ${time(Math.min(latest, this.now()))}`;
     const isRunning = Object.keys(running).length > 0;
-    setText(byId('instrument'), isRunning ? `${name} is running` : `▲ No instrument runs${last}`);
+    setText(byId('instrument'), isRunning ? 'The instrument runs' : `▲ No instrument runs${last}`);
     byId('instrument').classList.toggle('bad', !isRunning);
   }
 

@@ -57,6 +57,16 @@ function put(side, all, from) {
 }
 
 /**
+ * Width of the side of a plot on which its values stand: the longest of them has room.
+ * @param {uPlot} _plot
+ * @param {string[] | null} texts
+ * @returns {number} px
+ */
+export function side(_plot, texts) {
+  return 22 + 7.5 * Math.max(4, ...(texts ?? []).map((text) => text?.length ?? 0));
+}
+
+/**
  * A name with its unit.
  * @param {{name?: string | null, label?: string | null, unit?: string | null}} what
  * @returns {string}

@@ -1,6 +1,6 @@
 // Curves: an array over its axis, with errors; and events by their time of flight.
 
-import { titled } from './axes.js';
+import { side, titled } from './axes.js';
 import { element, flip, setText, windowChoice, zoomByKey } from './dom.js';
 import { describe, WINDOWS } from './events.js';
 import { number } from './format.js';
@@ -139,7 +139,7 @@ export class CurveView {
             space: 70,
             values: (_plot, splits) => splits.map(number),
           },
-          { ...axis, size: 60, values: (_plot, splits) => splits.map((split) => (split == null ? '' : number(split))) },
+          { ...axis, size: side, values: (_plot, splits) => splits.map((split) => (split == null ? '' : number(split))) },
         ],
         series: [
           {},

@@ -1,5 +1,6 @@
 // A trend: the last value, in a band from the least to the greatest of each pixel; below it the values of all origins.
 
+import { side } from './axes.js';
 import { element, setText, Table, windowChoice } from './dom.js';
 import { count, number, time } from './format.js';
 
@@ -154,7 +155,7 @@ export class TrendView {
         scales: { x: { time: true, auto: false }, y: { range: (_plot, low, high) => margin(low, high) } },
         axes: [
           { ...axis, values: '{HH}:{mm}:{ss}', space: 70, size: 30 },
-          { ...axis, size: 60, values: (_plot, splits) => splits.map(number) },
+          { ...axis, size: side, values: (_plot, splits) => splits.map(number) },
         ],
         series: [
           {},

@@ -337,11 +337,12 @@ impl Books {
     }
 
     /// The gaps of a stream, from a moment ago, and this moment.
-    fn gaps(&mut self, data: &Data, stream: &str) -> Result<(&[Gap], i64), Fault> {
+    fn gaps(&mut self, data: &Data, stream: &str, times: &Times) -> Result<(&[Gap], i64), Fault> {
         let pause = |known: &Known| GAPS_AGE.max(known.took * GAPS_PAUSE);
         if self.gaps.get(stream).is_none_or(|known| known.asked.elapsed() > pause(known)) {
             let (begun, at) = (Instant::now(), data.media.now());
-            let gaps = ledger::gaps(data, stream)?;
+            let mut gaps = ledger::gaps(data, stream)?;
+            place(&mut gaps, times);
             let took = begun.elapsed();
             self.gaps.insert(stream.to_owned(), Known { asked: Instant::now(), took, gaps, at });
         }
@@ -362,9 +363,8 @@ pub(super) fn show(
     let stream = streams.open(data, &panel.stream)?;
     let seals = Seals::of(books.runs.refresh()?, &stream.reader);
     let lane = lane(stream, &seals, (from, to), width, true)?;
-    let (gaps, known_to) = books.gaps(data, &panel.stream)?;
-    let mut gaps = gaps.to_vec();
-    place(&mut gaps, &stream.times);
+    let (gaps, known_to) = books.gaps(data, &panel.stream, &stream.times)?;
+    let gaps: Vec<&Gap> = gaps.iter().filter(|gap| super::gaps::overlaps(gap, (from, to))).collect();
     let spans = stream.times.spans.iter().map(|span| span.times);
     let held = spans.clone().map(|s| s.earliest).min().zip(spans.map(|s| s.latest).max());
     let mut arrays = Map::new();
@@ -383,7 +383,6 @@ pub(super) fn show(
     if let Ok(stream) = streams.open_book(data, &aside_of(&panel.stream)) {
         put("aside", &self::lane(stream, &Seals::default(), (from, to), width, false)?.counts);
     }
-    gaps.retain(|gap| super::gaps::overlaps(gap, (from, to)));
     let more = gaps.len().saturating_sub(GAPS_MAX);
     let facts = json!({
         "from": from,
@@ -410,9 +409,8 @@ pub(super) fn next_gap(
 ) -> Result<(), Fault> {
     let stream = streams.open(data, &panel.stream)?;
     stream.refresh_times()?;
-    let mut gaps = books.gaps(data, &panel.stream)?.0.to_vec();
-    place(&mut gaps, &stream.times);
-    object.insert("found".into(), json!(super::gaps::next(&gaps, at, panel.step >= 0)));
+    let (gaps, _) = books.gaps(data, &panel.stream, &stream.times)?;
+    object.insert("found".into(), json!(super::gaps::next(gaps, at, panel.step >= 0)));
     Ok(())
 }
 
