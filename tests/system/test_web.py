@@ -373,11 +373,35 @@ def test_lane_shows_how_late_messages_were_at_their_time(shelf, tab):
     bar.focus()
     # Of the newest message before the moment: 3 s ago, then some minutes.
     page.keyboard.press("ArrowLeft")
-    lane.get_by_text(re.compile(r"here (1\d\d(\.\d)? s|[2-4] min( \d\d s)?) late")).wait_for()
+    lane.get_by_text(re.compile(r"here 1 message, (1\d\d(\.\d)? s|[2-4] min( \d\d s)?) late")).wait_for()
     for _ in range(3):
         page.keyboard.press("PageDown")
-    lane.get_by_text(re.compile(r"here [5-9] min( \d\d s)? late")).wait_for()
+    lane.get_by_text(re.compile(r"here 1 message, [5-9] min( \d\d s)? late")).wait_for()
     page.get_by_text("Line: how long after their time they arrived").wait_for()
+    assert refusals(page) == []
+
+
+@pytest.mark.services
+def test_moment_stays_in_the_bar_and_what_was_found_goes_with_its_moment(shelf, tab):
+    append, url = shelf
+    now = json.loads(ask(url, "api/status"))["time"]
+    append("devices", [value(now - seconds * 1_000_000_000) for seconds in (500, 300, 100)])
+    page = tab(url)
+    page.locator(".lane").filter(has_text="devices").wait_for()
+    moment = datetime.datetime.fromtimestamp(now // 1_000_000_000 - 300, datetime.UTC)
+    page.get_by_label("Moment (UTC)").fill(f"{moment:%Y-%m-%d %H:%M:%S}")
+    page.get_by_role("button", name="Show", exact=True).click()
+    marker = page.locator(".marker")
+    marker.wait_for()
+    page.get_by_label("time shown").select_option("60")
+    page.locator("#time .ends").get_by_text(f"{moment:%Y-%m-%d %H:}").first.wait_for()
+    page.wait_for_load_state("networkidle")
+    assert marker.is_visible()
+    page.get_by_role("button", name="Next gap").click()
+    page.get_by_text("No gap of any stream after").wait_for()
+    page.get_by_role("slider", name="Moment that all panels show").press("ArrowLeft")
+    page.get_by_text("No gap of any stream after").wait_for(state="hidden")
+    assert "as of now" in page.locator("#streams h2").evaluate("head => getComputedStyle(head, '::after').content")
     assert refusals(page) == []
 
 
@@ -740,7 +764,7 @@ def test_messages_aside_are_not_lost_in_the_account_of_their_worker(watched, tab
     account = page.locator("#account")
     account.get_by_label("Account of").select_option("streams/picky")
     verdict = account.get_by_role("status")
-    verdict.get_by_text("1 messages were moved aside").wait_for()
+    verdict.get_by_text("1 message was moved aside").wait_for()
     assert "Nothing is lost." in verdict.inner_text()
     assert refusals(page) == []
 
@@ -973,6 +997,13 @@ def test_groups_show_their_multiplicity(lab, nexus, tab):
     process, _ = lab.write(f'[web]\nlisten = "127.0.0.1:0"\n{detectors}{merge}{groups}').up_ready()
     page = tab(url_of(lab, process) + "&panel=pairs")
     panel = page.get_by_role("article", name="pairs")
-    panel.get_by_text(re.compile(r"^[1-9][\d,]* groups")).wait_for()
+    panel.get_by_text(re.compile(r"^[1-9][\d,]* groups in ")).wait_for()
     panel.get_by_text("█").first.wait_for()
+    windows = []
+    page.on(
+        "request",
+        lambda sent: windows.extend(one.get("window") for one in (sent.post_data_json or {}).get("panels", [])),
+    )
+    panel.get_by_label("last").select_option("1")
+    until(lambda: page.wait_for_timeout(50) or 1e9 in windows, "the panel asks for another time")
     assert refusals(page) == []

@@ -448,7 +448,7 @@ def test_text_of_the_data_is_never_run_as_code(lab, nexus, tab):
     until(lambda: [w for w in json.loads(ask(url, "api/status"))["workers"] if w["aside"] > 0], "no message is aside")
     named = quote(HOSTILE.replace("/", "")[:200])
     page = tab(
-        f"{url}&at={now + 1}&panel=devices&panel=devices;view=message&panel={named}&panel={quote(HOSTILE)};view=x"
+        f"{url}&at={now + 10_000_000}&panel=devices&panel=devices;view=message&panel={named}&panel={quote(HOSTILE)};view=x"
     )
     page.set_viewport_size({"width": 1280, "height": 3000})
     page.get_by_role("article").nth(1).get_by_text(HOSTILE).first.wait_for()

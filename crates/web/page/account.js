@@ -97,12 +97,14 @@ export class Account {
     byId('account').append(
       element('div', { class: 'tools' }, this.list, element('button', { type: 'button', click: () => this.ask() }, 'Refresh')),
       this.verdict,
-      ...[this.entries, this.rows, this.gaps, this.files, this.aside].map((table) => table.element),
+      ...[this.files, this.entries, this.rows, this.gaps, this.aside].map((table) => table.element),
     );
     this.clear();
     /** The stages that may have messages aside. @type {string[]} */
     this.stages = [];
     this.options = '';
+    /** @type {Status['runs']} */
+    this.runs = [];
     /** The path of what is shown. */
     this.shown = '';
   }
@@ -111,6 +113,7 @@ export class Account {
   take({ streams, runs, stages, workers, running }) {
     const names = new Set([...streams.map((s) => s.name), ...stages.map((row) => row.stage), ...workers.map((w) => w.name)]);
     this.stages = [...new Set([...names, ...Object.keys(running)])];
+    this.runs = runs;
     const options = ['', ...runs.map((run) => `runs/${run.name}`).reverse(), ...streams.map((s) => `streams/${s.name}`)];
     const { value } = this.list;
     const lossy = new Set([...runs.filter((run) => run.lost).map((run) => `runs/${run.name}`), ...streams.filter((s) => s.lost > 0).map((s) => `streams/${s.name}`)]);
@@ -174,9 +177,11 @@ export class Account {
     const moved = rows.reduce((all, row) => all + sum(row.aside), 0);
     const open = [...entries, ...rows].filter((row) => !row.closed).length;
     const words = [lost === 0 ? 'Nothing is lost.' : `▲ ${count(lost)} messages are lost.`];
-    if (moved > 0) words.push(`${count(moved)} messages were moved aside: they are listed below with their reasons.`);
+    if (moved > 0) words.push(`${count(moved)} ${moved === 1 ? 'message was' : 'messages were'} moved aside: see below for the reasons.`);
     words.push(open === 0 ? 'Every account closes.' : `▲ ${count(open)} accounts do not close: some messages cannot be explained.`);
     if (more > 0) words.push(`${count(more)} older gaps are not listed.`);
+    const run = this.runs.find((one) => this.shown === `runs/${one.name}`);
+    if (run) words.push('What came in is counted until the run was sealed, also what arrived while it settled; stages have the messages of its time.');
     words.push(`As of ${time(Date.now() * 1e6).slice(11, 19)} UTC.`);
     this.say(words.join(' '), lost > 0 || open > 0);
     const lossy = [...entries].sort((a, b) => sum(b.lost) - sum(a.lost));
@@ -202,7 +207,7 @@ export class Account {
         gap.stream,
         MEANING[word(gap.reason)] ? `${gap.reason}: ${MEANING[word(gap.reason)]}` : gap.reason,
         gap.last < gap.first ? 'unknown' : count(gap.count || gap.last - gap.first + 1),
-        time(gap.from),
+        time(gap.from) + (run && gap.from >= (run.stop ?? Infinity) ? ', after the run' : run && gap.to < run.start ? ', before the run' : ''),
         duration(gap.to - gap.from),
         gap.origin || '-',
         element('button', { type: 'button', click: () => this.page.go(gap.from) }, 'Show'),

@@ -345,8 +345,10 @@ class Page {
   }
 
   async askTimes() {
-    if (this.names.length === 0) return;
-    const { at, streams, asked } = this.bar.ask(this.names, this.open());
+    // A stream that was removed keeps its lane, which says so, as long as it has a panel.
+    const names = [...new Set([...this.names, ...this.open()])];
+    if (names.length === 0) return;
+    const { at, streams, asked } = this.bar.ask(names, this.open());
     const answer = await look(at, asked);
     // The status is older than its answer.
     this.ahead = answer.time - Date.now() * 1e6;

@@ -35,7 +35,7 @@ export class Control {
     this.open = element('select');
     this.worker = element('select');
     this.parameters = element('input', { size: 24, placeholder: '{"threshold": 3}' });
-    this.slots = element('input', { type: 'number', min: 1, max: 1024 });
+    this.slots = element('input', { type: 'number', min: 1, max: 32 });
     this.shadow = element('select');
     this.begin = form(
       'Begin',
@@ -88,7 +88,7 @@ export class Control {
     this.record = record;
     this.file = element('pre', { class: 'scroll', tabindex: 0 });
     const settings = element('details', { toggle: () => settings.open && this.askFile() }, element('summary', {}, 'Instrument file'), this.file);
-    this.forms = element('div', {}, this.begin, this.end, this.configure, this.cutover);
+    this.forms = element('div', { input: () => setText(this.answer, '') }, this.begin, this.end, this.configure, this.cutover);
     this.none = element('p', { hidden: true });
     byId('control').append(this.none, this.forms, this.answer, record, settings, this.dialog);
   }

@@ -120,6 +120,15 @@ export function fields(values) {
 }
 
 /**
+ * A number of messages.
+ * @param {number} n
+ * @returns {string}
+ */
+export function messages(n) {
+  return `${number(n)} message${n === 1 ? '' : 's'}`;
+}
+
+/**
  * Counts by reason: `full 3, corrupt 1`.
  * @param {Record<string, number>} counts
  * @returns {string}

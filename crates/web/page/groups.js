@@ -2,13 +2,15 @@
 
 import { element, setText, Table, windowChoice } from './dom.js';
 import { WINDOWS } from './events.js';
-import { count } from './format.js';
+import { count, duration } from './format.js';
 
 /** @typedef {import('./api.js').Answer} Answer */
 /** @typedef {import('./state.js').Settings} Settings */
 
 /** Cells of the longest bar. */
 const LONGEST = 20;
+/** Time that is counted, s. */
+const USUAL = 60;
 /** Rows of the table. */
 const MOST = 40;
 
@@ -18,6 +20,7 @@ export class GroupsView {
    * @param {() => void} changed the settings are others now
    */
   constructor(settings, changed) {
+    this.settings = settings;
     this.sum = element('p', {});
     this.table = new Table(
       `Multiplicity of ${settings.stream}`,
@@ -38,13 +41,13 @@ export class GroupsView {
       {},
       this.sum,
       element('div', { class: 'scroll' }, this.table.element, this.missing.element),
-      element('div', { class: 'tools' }, windowChoice('last', WINDOWS, settings, 1, changed)),
+      element('div', { class: 'tools' }, windowChoice('last', WINDOWS, settings, USUAL, changed)),
     );
   }
 
   /** @returns {Partial<import('./api.js').Asked>} */
   ask() {
-    return {};
+    return { window: Math.round((this.settings.window ?? USUAL) * 1e9) };
   }
 
   /** @param {Answer} answer */
@@ -63,7 +66,7 @@ export class GroupsView {
     this.missing.element.hidden = missing.length === 0;
     this.missing.show(missing.map((one) => ({ key: one.member, cells: [one.member, count(one.count)] })));
     const incomplete = answer.incomplete ? `, ▲ ${count(answer.incomplete)} with missing members` : '';
-    setText(this.sum, `${count(answer.groups)} groups${incomplete}`);
+    setText(this.sum, `${count(answer.groups)} groups in ${duration(answer.to - answer.from)}${incomplete}`);
   }
 
   /** Groups come at any time. */

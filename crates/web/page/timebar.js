@@ -3,7 +3,7 @@
 
 import { look } from './api.js';
 import { choice, element, setText } from './dom.js';
-import { count, duration, number, time } from './format.js';
+import { count, duration, messages, number, time } from './format.js';
 
 /** @typedef {import('./api.js').Answer} Answer */
 /** @typedef {import('./api.js').Gap} Gap */
@@ -88,6 +88,10 @@ export class TimeBar {
     /** Searches for gaps and alarms so far. */
     this.searches = 0;
     this.isDragged = false;
+    /** Where the pointer was last. @type {PointerEvent | null} */
+    this.pointer = null;
+    /** The moment to which the sentence of a search belongs. @type {number | null} */
+    this.foundAt = null;
     this.speed = 0;
 
     this.marker = element('div', { class: 'marker', hidden: true });
@@ -107,8 +111,15 @@ export class TimeBar {
         'aria-valuetext': 'now',
         keydown: (event) => this.key(event),
         pointerdown: (event) => this.press(event),
-        pointermove: (event) => this.point(event),
-        pointerleave: () => setText(this.pointed, ''),
+        pointermove: (event) => {
+          this.pointer = event;
+          if (this.isDragged) this.pick(event);
+          this.showPointed();
+        },
+        pointerleave: () => {
+          this.pointer = null;
+          this.showPointed();
+        },
         pointerup: () => (this.isDragged = false),
         pointercancel: () => (this.isDragged = false),
       },
@@ -116,6 +127,8 @@ export class TimeBar {
     );
     this.span = choice('time shown', SPANS, String(state.span), (span) => {
       this.state.span = Number(span);
+      // The moment stays in what is seen.
+      if (this.state.at !== null) this.cover(this.state.at);
       this.changed();
     });
     this.run = element('select', { change: () => this.goToRun(this.run.value) });
@@ -229,6 +242,7 @@ export class TimeBar {
     this.hidden.hidden = !some && !how;
     setText(this.hidden, some + how);
     this.mark();
+    this.showPointed();
     this.showScale();
     this.showRuns(this.runs);
     this.showGaps();
@@ -255,9 +269,13 @@ export class TimeBar {
       const isInside = answer && at !== null && at >= answer.from && at <= answer.to;
       if (isInside) {
         let part = Math.min(all.length - 1, Math.floor(((at - answer.from) / (answer.to - answer.from)) * all.length));
+        const missing = answer.arrays.lost?.values[part] ?? 0;
         // Of the newest message up to the moment, which the panels show.
         while (part > 0 && Number.isNaN(all[part])) part -= 1;
-        if (all[part] > -Infinity) parts.push(`here ${lateness(all[part])}`);
+        const here = [messages(answer.arrays.counts.values[part] ?? 0)];
+        if (missing !== 0) here.push(`${Number.isNaN(missing) ? 'an unknown number' : number(missing)} missing`);
+        if (all[part] > -Infinity) here.push(lateness(all[part]));
+        parts.push(`here ${here.join(', ')}`);
       }
       const most = largest(all);
       if (most > -Infinity) parts.push(`at most ${lateness(most)}`);
@@ -314,18 +332,21 @@ export class TimeBar {
       if (!this.scale.children[i]) this.scale.append(element('span'));
       const label = /** @type {HTMLElement} */ (this.scale.children[i]);
       label.style.left = `${this.share(at) * 100}%`;
-      // The last one would go beyond the bar.
-      setText(label, (1 - this.share(at)) * this.inner.clientWidth < LABEL / 2 ? '' : time(at).slice(start, end));
+      setText(label, time(at).slice(start, end));
+      // The last one would go beyond the bar: it stands before its tick.
+      label.classList.toggle('before', (1 - this.share(at)) * this.inner.clientWidth < LABEL / 2);
     }
     this.scale.style.width = `${this.inner.clientWidth}px`;
   }
 
-  /** Says what is under the pointer. @param {PointerEvent} event */
-  point(event) {
-    if (this.isDragged) this.pick(event);
-    if (!this.to) return;
-    const at = this.under(event);
-    const target = /** @type {Node | null} */ (event.target);
+  /** Says what is under the pointer. */
+  showPointed() {
+    if (!this.pointer || !this.to) {
+      setText(this.pointed, '');
+      return;
+    }
+    const at = this.under(this.pointer);
+    const target = /** @type {Node | null} */ (this.pointer.target);
     const lane = [...this.lanes].find(([, { row }]) => row.contains(target));
     const answer = lane?.[1].answer;
     const parts = [`${time(at)} UTC`];
@@ -333,7 +354,7 @@ export class TimeBar {
       const { counts, lost } = answer.arrays;
       const part = Math.min(counts.values.length - 1, Math.floor(this.share(at) * counts.values.length));
       const missing = lost?.values[part] ?? 0;
-      parts.push(`${lane[0]}, ${number(counts.values[part])} messages in ${duration((this.to - this.from) / counts.values.length)}`);
+      parts.push(`${lane[0]}, ${messages(counts.values[part])} in ${duration((this.to - this.from) / counts.values.length)}`);
       if (Number.isNaN(missing)) parts.push('an unknown number missing');
       else if (missing > 0) parts.push(`${number(missing)} missing`);
     }
@@ -360,6 +381,8 @@ export class TimeBar {
     this.bar.setAttribute('aria-valuenow', String(Math.round((at === null ? 1 : this.share(at)) * 100)));
     this.bar.setAttribute('aria-valuetext', at === null ? 'now' : `${time(at)} UTC`);
     if (at === null) this.setSpeed(0);
+    // What was found belongs to its moment.
+    if (at !== this.foundAt) setText(this.found, '');
     if (this.to) {
       setText(this.ends.children[0], `${time(this.from)} UTC`);
       setText(this.ends.children[1], this.end === null ? 'now' : `${time(this.to)} UTC`);
@@ -444,7 +467,7 @@ export class TimeBar {
     /** @type {import('./api.js').Asked[]} */
     let open = this.names.map((stream) => ({ stream, view: what, width: 1, height: 1, step }));
     const faults = [];
-    setText(this.found, 'Searching…');
+    this.say('Searching…');
     try {
       while (open.length > 0) {
         const asked = open.slice(0, MOST);
@@ -460,19 +483,25 @@ export class TimeBar {
           if (isMore && isNearer(answer.reached ?? at)) open.push({ ...asked[i], sequence: answer.sequence });
         }
         const { reached } = panels[0];
-        if (open.length > 0 && reached != null) setText(this.found, `Searching… ${time(reached)}`);
+        if (open.length > 0 && reached != null) this.say(`Searching… ${time(reached)}`);
       }
     } catch (error) {
-      setText(this.found, `▲ ${error instanceof Error ? error.message : error}`);
+      this.say(`▲ ${error instanceof Error ? error.message : error}`);
       return;
     }
     const but = faults.length > 0 ? ` Not searched: ${faults.join(', ')}.` : '';
     const held = step < 0 && this.earliest !== null ? `; they hold messages from ${time(this.earliest)} on` : '';
-    if (!best) setText(this.found, `No ${what} of any stream ${where} ${time(at)}${held}.${but}`);
+    if (!best) this.say(`No ${what} of any stream ${where} ${time(at)}${held}.${but}`);
     else {
-      setText(this.found, `${time(best.from)}: ${words(best.stream, best)}.${but}`);
       this.choose(best.from);
+      this.say(`${time(best.from)}: ${words(best.stream, best)}.${but}`);
     }
+  }
+
+  /** Says something of a search, for as long as the moment stays. @param {string} text */
+  say(text) {
+    this.foundAt = this.state.at;
+    setText(this.found, text);
   }
 
   /** @param {string} name */
@@ -488,6 +517,8 @@ export class TimeBar {
     this.end = Math.min(this.now(), run.start + this.state.span * 0.9e9);
     this.go(run.start);
     this.changed();
+    // The same run can be chosen again.
+    this.run.value = '';
   }
 
   /** @param {number} speed 0: stopped */

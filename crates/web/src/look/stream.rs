@@ -217,7 +217,10 @@ impl Stream {
         match self.lost.fault() {
             Some(fault) => Err(fault),
             None if is_auto => none("there is none of this origin, or before this moment", ""),
-            None => none(&format!("none can be shown as `{}`", panel.view.word()), "choose the view `auto`"),
+            None => {
+                let what = format!("no message of stream `{}` can be shown as `{}`", self.name, panel.view.word());
+                Err(Fault::new(what, "they have other schemas").hint("choose the view `auto`"))
+            }
         }
     }
 
