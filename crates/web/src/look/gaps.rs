@@ -3,8 +3,8 @@
 use crate::limits::ROUNDED;
 use flow::records::Gap;
 
-/// How many messages are missing in equal parts of the time from `from` to `to`, of the gaps that touch it: the messages
-/// of a gap are spread evenly over its time. NaN where a gap has an unknown number of messages.
+/// How many messages are missing in equal parts of the time from `from` to `to`, of the gaps that touch it: those of a
+/// gap are spread evenly over its time. NaN where a gap has an unknown number of messages.
 pub(super) fn loss(gaps: &[&Gap], (from, to): (i64, i64), width: usize) -> Vec<f64> {
     let mut lost = vec![0.0_f64; width];
     let scale = width as f64 / (to as f64 - from as f64 + 1.0);
