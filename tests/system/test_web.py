@@ -246,6 +246,14 @@ def value(at: int, origin: str = "T") -> dict:
     return {"source_time": at, "origin": origin, "content": content}
 
 
+def minutes_ago(shelf) -> int:
+    """Appends values of `devices` of 500, 300 and 100 s ago; the time of the server, ns since 1970."""
+    append, url = shelf
+    now = json.loads(ask(url, "api/status"))["time"]
+    append("devices", [value(now - seconds * 1_000_000_000) for seconds in (500, 300, 100)])
+    return now
+
+
 @pytest.mark.services
 def test_message_is_found_by_number_time_and_step(shelf, tab):
     append, url = shelf
@@ -362,9 +370,8 @@ def test_curve_in_ns_is_read_in_ms_with_its_units(shelf, tab):
 
 @pytest.mark.services
 def test_lane_shows_how_late_messages_were_at_their_time(shelf, tab):
-    append, url = shelf
-    now = json.loads(ask(url, "api/status"))["time"]
-    append("devices", [value(now - seconds * 1_000_000_000) for seconds in (500, 300, 100)])
+    _, url = shelf
+    minutes_ago(shelf)
     page = tab(url)
     lane = page.locator(".lane").filter(has_text="devices")
     # They were appended now.
@@ -383,9 +390,8 @@ def test_lane_shows_how_late_messages_were_at_their_time(shelf, tab):
 
 @pytest.mark.services
 def test_moment_stays_in_the_bar_and_what_was_found_goes_with_its_moment(shelf, tab):
-    append, url = shelf
-    now = json.loads(ask(url, "api/status"))["time"]
-    append("devices", [value(now - seconds * 1_000_000_000) for seconds in (500, 300, 100)])
+    _, url = shelf
+    now = minutes_ago(shelf)
     page = tab(url)
     page.locator(".lane").filter(has_text="devices").wait_for()
     moment = datetime.datetime.fromtimestamp(now // 1_000_000_000 - 300, datetime.UTC)

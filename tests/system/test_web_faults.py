@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import pytest
 from conftest import kill, line_of, until
-from test_web import ask, image_of, url_of
+from test_web import INSTRUMENT, ask, image_of, url_of
 
 # Streams that are written by the test, with the panels of the page: stream and view.
 VIEWS = {
@@ -248,30 +248,6 @@ def test_panel_of_the_first_picture_stays_when_its_stream_is_removed(lab, tab):
     page.get_by_role("article", name="detector").locator("canvas[data-sequence]").wait_for()
 
 
-RUNNING = """
-[web]
-listen = "127.0.0.1:PORT"
-
-[source.camera]
-kind = "sim"
-model = "camera"
-fps = 10
-shape = [512, 512]
-dtype = "uint16"
-
-[source.detector]
-kind = "sim"
-model = "amor"
-rate = 1e4
-live = "4 MiB"
-
-[source.devices]
-kind = "sim"
-model = "amor-devices"
-live = "4 MiB"
-"""
-
-
 def newest(page, stream: str) -> int:
     """Number of the message that a panel shows."""
     shown = page.get_by_role("article", name=stream).locator(".meta").inner_text()
@@ -298,7 +274,7 @@ def layout(page) -> dict:
 
 def arranged(lab, tab, port: int = 0):
     """A running instrument, its URL, and a page with a layout of its own."""
-    process, _ = lab.write(RUNNING.replace("PORT", str(port))).up_ready()
+    process, _ = lab.write(INSTRUMENT.replace("127.0.0.1:0", f"127.0.0.1:{port}")).up_ready()
     url = url_of(lab, process)
     page = tab(url + "&panel=camera;region=100,100,300,300&panel=detector;window=3&panel=devices")
     page.set_viewport_size({"width": 1280, "height": 3000})

@@ -48,7 +48,6 @@ pub struct Intake {
     writer: Writer,
     ahead_max: i64,
     origins: Origins,
-    /// Takes the bytes of messages that are dropped.
     /// What came and was no message, once there is some.
     aside: Option<Writer>,
     /// The book, while there is something to commit now and then: it has a thread and files.

@@ -94,14 +94,13 @@ export class Account {
       ['schema', ''],
       ['text', ''],
     ]);
+    this.tables = [this.files, this.entries, this.rows, this.gaps, this.aside];
     byId('account').append(
       element('div', { class: 'tools' }, this.list, element('button', { type: 'button', click: () => this.ask() }, 'Refresh')),
       this.verdict,
-      ...[this.files, this.entries, this.rows, this.gaps, this.aside].map((table) => table.element),
+      ...this.tables.map((table) => table.element),
     );
     this.clear();
-    /** The stages that may have messages aside. @type {string[]} */
-    this.stages = [];
     this.options = '';
     /** @type {Status['runs']} */
     this.runs = [];
@@ -110,9 +109,7 @@ export class Account {
   }
 
   /** @param {Status} status */
-  take({ streams, runs, stages, workers, running }) {
-    const names = new Set([...streams.map((s) => s.name), ...stages.map((row) => row.stage), ...workers.map((w) => w.name)]);
-    this.stages = [...new Set([...names, ...Object.keys(running)])];
+  take({ streams, runs }) {
     this.runs = runs;
     const options = ['', ...runs.map((run) => `runs/${run.name}`).reverse(), ...streams.map((s) => `streams/${s.name}`)];
     const { value } = this.list;
@@ -127,7 +124,7 @@ export class Account {
 
   /** Hides what was shown of another account. */
   clear() {
-    for (const table of [this.entries, this.rows, this.gaps, this.files, this.aside]) table.element.hidden = true;
+    for (const table of this.tables) table.element.hidden = true;
   }
 
   /** Shows the account of this path: `runs/NAME`, `streams/NAME`. @param {string} path */

@@ -122,7 +122,7 @@ export class Control {
         return `Worker ${shadow} runs the code of its shadow ${command.shadow} (${call}) from then on. To compare their outputs before: beamport compare ${shadow} ${command.shadow}`;
       }
       default: {
-        const parts = Object.entries(command.parameters ?? {}).map(([name, value]) => `${name}=${JSON.stringify(value)}`);
+        const parts = assignments(command.parameters);
         if (command.slots) parts.push(`${command.slots} slots`);
         return parts.length === 0 ? '' : `Change worker ${command.worker}: ${parts.join(', ')}.`;
       }
@@ -196,6 +196,11 @@ function fill(list, values) {
   if (values.includes(value)) list.value = value;
 }
 
+/** Parameters of a worker as `name=value`. @param {?Record<string, unknown>} [parameters] */
+function assignments(parameters) {
+  return Object.entries(parameters ?? {}).map(([name, value]) => `${name}=${JSON.stringify(value)}`);
+}
+
 /** An answer in sentences. @param {any} answer */
 function brief(answer) {
   if (answer?.name && answer?.state) return `run ${answer.name} is ${answer.state}`;
@@ -208,9 +213,8 @@ function brief(answer) {
     return `worker ${answer.worker} now runs ${answer.code?.call} from ${from} on, ${rest}${before ? ` (before: ${before})` : ''}`;
   }
   if (answer?.worker) {
-    const parameters = Object.entries(answer.parameters ?? {}).map(([name, value]) => `${name}=${JSON.stringify(value)}`);
     const slots = answer.slots === 1 ? '1 slot' : `${answer.slots} slots`;
-    return `worker ${answer.worker} has ${slots}: ${parameters.join(' ') || 'no parameters'}`;
+    return `worker ${answer.worker} has ${slots}: ${assignments(answer.parameters).join(' ') || 'no parameters'}`;
   }
   const text = typeof answer === 'string' ? answer : JSON.stringify(answer);
   return text.length > 300 ? `${text.slice(0, 300)}…` : text;

@@ -1,5 +1,6 @@
 //! What is missing from a stream, over time, and the gap that begins next.
 
+use super::times::shares;
 use crate::limits::ROUNDED;
 use flow::records::Gap;
 
@@ -7,22 +8,11 @@ use flow::records::Gap;
 /// gap are spread evenly over its time. NaN where a gap has an unknown number of messages.
 pub(super) fn loss(gaps: &[&Gap], (from, to): (i64, i64), width: usize) -> Vec<f64> {
     let mut lost = vec![0.0_f64; width];
-    let scale = width as f64 / (to as f64 - from as f64 + 1.0);
     for gap in gaps.iter().copied().filter(is_timed) {
-        let (begin, end) = ((gap.from as f64 - from as f64) * scale, (gap.to as f64 - from as f64) * scale);
-        let low = (begin.floor().max(0.0) as usize).min(width - 1);
-        let high = (end.floor().max(0.0) as usize).min(width - 1);
-        let Some(count) = count(gap) else {
-            lost[low..=high.max(low)].fill(f64::NAN);
-            continue;
-        };
-        if end - begin < 1e-9 {
-            lost[low] += count;
-            continue;
-        }
-        for (at, part) in lost.iter_mut().enumerate().take(high + 1).skip(low) {
-            let covered = end.min(at as f64 + 1.0) - begin.max(at as f64);
-            *part += count * covered.max(0.0) / (end - begin);
+        // NaN makes its parts NaN, whatever else is added.
+        let count = count(gap).unwrap_or(f64::NAN);
+        for (part, share) in shares((gap.from, gap.to), (from, to), width) {
+            lost[part] += count * share;
         }
     }
     lost

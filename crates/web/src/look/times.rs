@@ -199,6 +199,30 @@ fn lateness(entry: &Entry) -> i64 {
     entry.arrival_time.saturating_sub(entry.source_time)
 }
 
+/// Where a time lies among `width` equal parts of the time from `from` to `to`.
+fn position(time: i64, (from, to): (i64, i64), width: usize) -> f64 {
+    let (time, from, to) = (i128::from(time), i128::from(from), i128::from(to));
+    time.saturating_sub(from) as f64 * width as f64 / ((to - from) as f64 + 1.0)
+}
+
+/// The parts of a time that a stretch of time touches, each with its share of the stretch; a moment is in one part. The
+/// shares add up to 1 where the stretch lies inside.
+pub(super) fn shares(
+    (begin, end): (i64, i64),
+    times: (i64, i64),
+    width: usize,
+) -> impl Iterator<Item = (usize, f64)> + use<> {
+    let (begin, end) = (position(begin, times, width), position(end, times, width));
+    let part = |place: f64| (place.max(0.0) as usize).min(width - 1);
+    let low = part(begin);
+    let is_moment = end - begin < 1e-9;
+    let high = if is_moment { low } else { part(end).max(low) };
+    (low..=high).map(move |part| {
+        let covered = end.min(part as f64 + 1.0) - begin.max(part as f64);
+        (part, if is_moment { 1.0 } else { covered.max(0.0) / (end - begin) })
+    })
+}
+
 /// The messages of a stream, in equal parts of the time from `from` to `to`.
 struct Lane {
     from: i64,
@@ -219,8 +243,7 @@ impl Lane {
 
     /// Where a time lies, in parts.
     fn place(&self, time: i64) -> f64 {
-        let (time, from, to) = (i128::from(time), i128::from(self.from), i128::from(self.to));
-        time.saturating_sub(from) as f64 * self.counts.len() as f64 / ((to - from) as f64 + 1.0)
+        position(time, (self.from, self.to), self.counts.len())
     }
 
     fn add(&mut self, entry: &Entry, is_late: bool) {
@@ -238,19 +261,9 @@ impl Lane {
 
     /// Spreads messages evenly over their time.
     fn spread(&mut self, times: TimeSpan, lateness: Option<i64>) {
-        let width = self.counts.len();
         let count = (times.next - times.first) as f64;
-        let (begin, end) = (self.place(times.earliest), self.place(times.latest));
-        let (low, high) = (begin.floor().max(0.0) as usize, (end.floor() as usize).min(width - 1));
-        let low = low.min(width - 1);
-        if end - begin < 1e-9 {
-            self.counts[low] += count;
-        }
-        for part in low..=high {
-            let covered = end.min(part as f64 + 1.0) - begin.max(part as f64);
-            if end - begin >= 1e-9 {
-                self.counts[part] += count * covered.max(0.0) / (end - begin);
-            }
+        for (part, share) in shares((times.earliest, times.latest), (self.from, self.to), self.counts.len()) {
+            self.counts[part] += count * share;
             if let (Some(parts), Some(lateness)) = (&mut self.lateness, lateness) {
                 parts[part] = parts[part].max(lateness as f64);
             }
