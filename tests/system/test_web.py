@@ -294,7 +294,7 @@ def test_message_is_found_by_number_time_and_step(shelf, tab):
     panel.get_by_text("all that are there came after it").wait_for()
     when.fill("yesterday")
     when.press("Enter")
-    panel.get_by_text("This is no date and time").wait_for()
+    panel.get_by_text("This is not a date and time").wait_for()
     # A number that is not there says so, and the message stays.
     number.fill("99")
     number.press("Enter")
@@ -366,6 +366,98 @@ def test_curve_in_ns_is_read_in_ms_with_its_units(shelf, tab):
     page.keyboard.press("ArrowRight")
     panel.locator("output").get_by_text("1 to 2 ms: 4 ± 2 counts", exact=True).wait_for()
     assert refusals(page) == []
+
+
+@pytest.mark.services
+def test_figures_and_times_are_not_cut_to_other_ones(shelf, tab):
+    page = tab(shelf[1])
+    page.locator("#shown").wait_for()
+    said = page.evaluate("""async () => {
+        const { estimate, number, time } = await import('/format.js');
+        const values = [1234567890, 4611686018427388353, 9223372036854775807, -3, 0.1, 1234567.8, 1e-9, 99999.94];
+        const times = ['1795687002250000000', '1795687002249999999', '1795686889850000000', '1795687193437054208'];
+        return [values.map(number), times.map(text => time(Number(text))), [0.2, 0.7, 346.909, 7].map(estimate)];
+    }""")
+    assert said == [
+        ["1234567890", "4.61169e18", "9.22337e18", "-3", "0.1", "1.23457e6", "1e-9", "99999.9"],
+        ["2026-11-26 " + at for at in ("09:56:42.250", "09:56:42.250", "09:54:49.850", "09:59:53.437")],
+        ["less than 1", "about 1", "about 347", "7"],
+    ]
+
+
+@pytest.mark.services
+def test_alarm_is_there_at_the_moment_that_was_found(shelf, tab):
+    append, url = shelf
+    # A browser has a number, or a text, that is less than each of these but the second.
+    times = [1_795_686_800_437_054_208 + n * 1_000_000_077 for n in range(8)]
+    alarms = [
+        {"schema": "al00", "source_name": "T", "timestamp": at, "severity": ("MINOR", "OK")[n % 2], "message": f"m{n}"}
+        for n, at in enumerate(times)
+    ]
+    append("devices", [value(times[0] - 1_000_000_000)])
+    append("devices", [{"source_time": at, "origin": "T", "content": a} for at, a in zip(times, alarms, strict=True)])
+    page = tab(url)
+    panel = page.get_by_role("article", name="devices")
+    for direction, order in (("Previous", (6, 4, 2, 0)), ("Next", (2, 4, 6))):
+        for n in order:
+            page.get_by_role("button", name=f"{direction} alarm").click()
+            page.get_by_text(f"alarm of T in devices, MINOR, m{n}").wait_for()
+            panel.get_by_text(f"MINOR, m{n} from").wait_for()
+            assert times[n] <= int(re.search(r"at=(\d+)", page.url)[1]) <= times[n] + 512
+    # A time that is written shows what has this time.
+    append("other", [value(1_795_686_889_850_000_000)])
+    page.get_by_label("Moment (UTC)").fill("2026-11-26 09:54:49.850")
+    page.get_by_role("button", name="Show", exact=True).click()
+    page.get_by_role("article", name="other").get_by_text("09:54:49").first.wait_for()
+
+
+@pytest.mark.services
+def test_last_message_of_a_finished_folder_is_the_one_that_arrived_last(shelf, tab):
+    append, url = shelf
+    now = json.loads(ask(url, "api/status"))["time"]
+    append("devices", [value(now - 1_000_000_000), value(now + (1 << 61))])
+    page = tab(url)
+    strip = page.locator("#strip")
+    said = strip.get_by_text(re.compile(r"last message arrived \d{4}-"))
+    said.wait_for()
+    before = said.inner_text()
+    until(lambda: json.loads(ask(url, "api/status"))["time"] > now + 3_000_000_000, "time stands still")
+    page.wait_for_timeout(1500)
+    assert said.inner_text() == before
+
+
+@pytest.mark.services
+def test_frame_of_three_dimensions_says_which_plane_is_shown(shelf, tab):
+    append, url = shelf
+    frame = {
+        "schema": "ad00",
+        "source_name": "c",
+        "id": 1,
+        "timestamp": 1,
+        "data": [[[p, 2], [3, 4]] for p in range(3)],
+    }
+    append("camera", [{"content": frame}])
+    page = tab(url)
+    image_of(page, "camera")
+    page.get_by_role("article", name="camera").get_by_text("2 × 2, plane 1 of 3").wait_for()
+
+
+@pytest.mark.services
+def test_detector_with_any_pixel_number_can_be_given_its_shape(shelf, tab):
+    append, url = shelf
+    events = {"schema": "ev44", "source_name": "d", "message_id": 1, "reference_time": [1], "reference_time_index": [0]}
+    events |= {"time_of_flight": [1, 2, 3, 4], "pixel_id": [-3, 0, 9, 2147483647]}
+    append("detector", [{"content": events}])
+    page = tab(url)
+    image_of(page, "detector")
+    panel = page.get_by_role("article", name="detector")
+    panel.get_by_text("(a guess)").wait_for()
+    panel.get_by_text("2 in no pixel").wait_for()
+    for name, entered in (("rows", "2"), ("columns", "5")):
+        panel.get_by_label(name).fill(entered)
+        panel.get_by_label(name).press("Enter")
+    panel.get_by_text(re.compile("^5 × 2$")).wait_for()
+    assert "shape=2,5" in page.url
 
 
 @pytest.mark.services
@@ -606,7 +698,7 @@ def test_page_says_whether_an_instrument_runs(lab, served, tab, width):
     url = url_of(lab, lab.popen("web", "--data", lab.data, "--listen", "127.0.0.1:0"))
     page = tab(url, width=width)
     image_of(page, "camera")
-    said = page.locator("#strip").get_by_text(re.compile(r"No instrument runs; last message \d{4}-"))
+    said = page.locator("#strip").get_by_text(re.compile(r"No instrument runs; last message arrived \d{4}-"))
     said.wait_for()
     page.locator("#control").get_by_text("No instrument runs").wait_for()
     trend = page.get_by_role("article", name="devices")
@@ -773,6 +865,18 @@ def test_messages_aside_are_not_lost_in_the_account_of_their_worker(watched, tab
     verdict.get_by_text("1 message was moved aside").wait_for()
     assert "Nothing is lost." in verdict.inner_text()
     assert refusals(page) == []
+
+
+@pytest.mark.services
+def test_stream_with_a_damaged_index_was_said_to_lose_nothing(lab, shelf, tab):
+    minutes_ago(shelf)
+    index = lab.data / "devices" / "i-00000000"
+    index.write_bytes(bytes(byte ^ 0x5A for byte in index.read_bytes()))
+    page = tab(shelf[1])
+    account = page.locator("#account")
+    account.get_by_label("Account of").select_option("streams/devices")
+    account.get_by_text("there is no account: what is missing is not known").wait_for()
+    assert "Nothing is lost" not in account.inner_text() and "closes" not in account.inner_text()
 
 
 @pytest.mark.services

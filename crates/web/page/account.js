@@ -44,6 +44,9 @@ const MEANING = {
 /** Of a run that goes on. */
 const OPEN = 'This run is not sealed yet: its account comes with the seal. Until then the accounts of the streams say what came in.';
 
+/** Of what is empty, or has a damaged index. */
+const NONE = 'The index has no message of it, so there is no account: what is missing is not known. `beamport verify` finds damage.';
+
 export class Account {
   /** @param {{go: (at: number) => void}} page chooses the moment */
   constructor(page) {
@@ -174,8 +177,10 @@ export class Account {
     const moved = rows.reduce((all, row) => all + sum(row.aside), 0);
     const open = [...entries, ...rows].filter((row) => !row.closed).length;
     const words = [lost === 0 ? 'Nothing is lost.' : `▲ ${count(lost)} messages are lost.`];
+    const isEmpty = entries.length + rows.length === 0;
+    if (isEmpty) words.splice(0, 1, NONE);
     if (moved > 0) words.push(`${count(moved)} ${moved === 1 ? 'message was' : 'messages were'} moved aside: see below for the reasons.`);
-    words.push(open === 0 ? 'Every account closes.' : `▲ ${count(open)} accounts do not close: some messages cannot be explained.`);
+    if (!isEmpty) words.push(open === 0 ? 'Every account closes.' : `▲ ${count(open)} accounts do not close: some messages cannot be explained.`);
     if (more > 0) words.push(`${count(more)} older gaps are not listed.`);
     const run = this.runs.find((one) => this.shown === `runs/${one.name}`);
     if (run) words.push('What came in is counted until the run was sealed, also what arrived while it settled; stages have the messages of its time.');

@@ -133,6 +133,7 @@
  * @property {string} [origin]
  * @property {number[]} shape
  * @property {number[]} region
+ * @property {number} [planes]
  * @property {number} messages
  * @property {number} events
  * @property {number} outside
@@ -144,7 +145,7 @@
  * @property {number} from
  * @property {number} to
  * @property {number | null} earliest of `times`, as the next
- * @property {number | null} latest
+ * @property {number | null} arrived
  * @property {number | null} [until] of a trend: its last values hold up to here; null: up to now
  * @property {Series[]} series
  * @property {Gap[]} gaps
@@ -283,7 +284,7 @@ const TYPES = {
 const WIDE = { int64: BigInt64Array, uint64: BigUint64Array };
 
 /** Keys of an answer that are times: a number is near enough, and is what one calculates with. */
-const TIMES = /** @type {const} */ (['source_time', 'arrival_time', 'from', 'to', 'earliest', 'latest', 'until', 'known_to', 'reached']);
+const TIMES = /** @type {const} */ (['source_time', 'arrival_time', 'from', 'to', 'earliest', 'arrived', 'until', 'known_to', 'reached']);
 
 /**
  * Takes the binary answer apart; arrays of 64-bit integers become float64.

@@ -26,6 +26,8 @@ const LOOK_MS = 100;
 const STATUS_MS = 1000;
 /** What is in the past changes rarely. */
 const PAST_MS = 1000;
+/** From a moment to the next that a number can hold, ns. */
+const NEXT = 256;
 
 /** Ends waiting early. */
 class Bell {
@@ -154,7 +156,8 @@ class Page {
 
   /** @param {number | null} at ns since 1970 UTC; null: now */
   go(at) {
-    this.state.at = at;
+    // The number of a moment, and its text, may be before it: what began then would not be there.
+    this.state.at = at === null ? null : at + NEXT;
     this.isEdited = false;
     this.refuse('');
     if (at !== null) this.bar.cover(at);
@@ -337,8 +340,8 @@ class Page {
    * @param {import('./api.js').Status} status
    */
   showInstrument({ running }) {
-    const { latest } = this.bar;
-    const last = latest === null ? '' : `; last message ${time(Math.min(latest, this.now()))}`;
+    const { arrived } = this.bar;
+    const last = arrived === null ? '' : `; last message arrived ${time(arrived)}`;
     const isRunning = Object.keys(running).length > 0;
     setText(byId('instrument'), isRunning ? 'The instrument runs' : `▲ No instrument runs${last}`);
     byId('instrument').classList.toggle('bad', !isRunning);

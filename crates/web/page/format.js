@@ -37,8 +37,10 @@ export function quantity(value, unit) {
 export function number(value) {
   if (value == null) return '-';
   if (typeof value !== 'number') return String(value);
-  if (Number.isInteger(value) && Math.abs(value) < 1e9) return String(value);
-  return String(Number(value.toPrecision(6)));
+  if (Number.isSafeInteger(value)) return String(value);
+  const digits = Number(value.toPrecision(6));
+  // Zeros in the place of digits would look exact.
+  return Math.abs(digits) < 1e6 ? String(digits) : digits.toExponential().replace('e+', 'e');
 }
 
 /**
@@ -47,7 +49,8 @@ export function number(value) {
  * @returns {string}
  */
 export function time(ns) {
-  const date = new Date(ns / 1e6);
+  // A number is up to 128 ns away from the time of today that it stands for: 250 ms are not 249.
+  const date = new Date(Math.floor(ns / 1e6 + 0.001));
   // Clocks of sources may be wrong: a time beyond the calendar is a number.
   return Number.isNaN(date.getTime()) ? `${ns} ns` : date.toISOString().replace('T', ' ').replace('Z', '');
 }
@@ -120,12 +123,22 @@ export function fields(values) {
 }
 
 /**
- * A number of messages.
+ * A number of messages; `about` where they were spread over time.
  * @param {number} n
  * @returns {string}
  */
 export function messages(n) {
-  return `${number(n)} message${n === 1 ? '' : 's'}`;
+  return `${estimate(n)} message${n === 1 ? '' : 's'}`;
+}
+
+/**
+ * A count, or what stands for one.
+ * @param {number} n
+ * @returns {string}
+ */
+export function estimate(n) {
+  if (Number.isInteger(n)) return count(n);
+  return n < 0.5 ? 'less than 1' : `about ${count(Math.round(n))}`;
 }
 
 /**

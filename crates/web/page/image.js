@@ -4,7 +4,7 @@
 
 import { Axes, placed } from './axes.js';
 import { choice, element, flip, setText, zoomByKey } from './dom.js';
-import { number } from './format.js';
+import { count, number } from './format.js';
 import { COLOURS } from './palette.js';
 
 /** @typedef {import('./api.js').Answer} Answer */
@@ -125,7 +125,8 @@ export class ImageView {
     this.axes.show(answer, ratio);
     const whole = x0 === 0 && y0 === 0 && x1 === columns && y1 === rows;
     const part = whole ? '' : `, columns ${x0} to ${x1 - 1}, rows ${y0} to ${y1 - 1}`;
-    setText(this.part, `${columns} × ${rows}${part}`);
+    const planes = answer.planes ? `, plane 1 of ${count(answer.planes)}` : '';
+    setText(this.part, `${columns} × ${rows}${planes}${part}`);
     this.paint();
     this.read();
   }

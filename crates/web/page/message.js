@@ -115,7 +115,7 @@ export class MessageView {
   /** Shows the newest message up to the time of the field. */
   find() {
     const at = Date.parse(`${this.time.value.trim().replace(' ', 'T')}Z`);
-    if (Number.isNaN(at)) setText(this.note, '▲ This is no date and time.');
+    if (Number.isNaN(at)) setText(this.note, '▲ This is not a date and time.');
     // Times of messages are shown to the ms: it is the newest one within this ms.
     else this.show(at * 1e6 + 999999, {});
   }

@@ -3,7 +3,7 @@
 
 import { look } from './api.js';
 import { choice, element, setText } from './dom.js';
-import { count, duration, messages, number, time } from './format.js';
+import { count, duration, estimate, messages, time } from './format.js';
 
 /** @typedef {import('./api.js').Answer} Answer */
 /** @typedef {import('./api.js').Gap} Gap */
@@ -69,10 +69,10 @@ export class TimeBar {
     /** What the newest answers show, ns. */
     this.from = 0;
     this.to = 0;
-    /** Source times of all messages of all lanes, ns. @type {number | null} */
+    /** Source time of the oldest message of all lanes, ns. @type {number | null} */
     this.earliest = null;
-    /** @type {number | null} */
-    this.latest = null;
+    /** When the newest message of all lanes arrived, ns. @type {number | null} */
+    this.arrived = null;
     /** @type {Gap[]} */
     this.gaps = [];
     /** How many gaps more there are in this time. */
@@ -230,7 +230,7 @@ export class TimeBar {
       if (answer.fault) continue;
       [this.from, this.to] = [answer.from, answer.to];
       if (answer.earliest !== null) this.earliest = Math.min(this.earliest ?? answer.earliest, answer.earliest);
-      if (answer.latest !== null) this.latest = Math.max(this.latest ?? answer.latest, answer.latest);
+      if (answer.arrived !== null) this.arrived = Math.max(this.arrived ?? answer.arrived, answer.arrived);
       this.gaps.push(...answer.gaps);
       this.older += answer.more;
       draw(lane.canvas, answer);
@@ -273,7 +273,7 @@ export class TimeBar {
         // Of the newest message up to the moment, which the panels show.
         while (part > 0 && Number.isNaN(all[part])) part -= 1;
         const here = [messages(answer.arrays.counts.values[part] ?? 0)];
-        if (missing !== 0) here.push(`${Number.isNaN(missing) ? 'an unknown number' : number(missing)} missing`);
+        if (missing !== 0) here.push(`${Number.isNaN(missing) ? 'an unknown number' : estimate(missing)} missing`);
         if (all[part] > -Infinity) here.push(lateness(all[part]));
         parts.push(`here ${here.join(', ')}`);
       }
@@ -356,7 +356,7 @@ export class TimeBar {
       const missing = lost?.values[part] ?? 0;
       parts.push(`${lane[0]}, ${messages(counts.values[part])} in ${duration((this.to - this.from) / counts.values.length)}`);
       if (Number.isNaN(missing)) parts.push('an unknown number missing');
-      else if (missing > 0) parts.push(`${number(missing)} missing`);
+      else if (missing > 0) parts.push(`${estimate(missing)} missing`);
     }
     setText(this.pointed, parts.join(': '));
   }

@@ -45,13 +45,16 @@ pub(crate) const EVENTS_BYTES_MAX: u64 = 32 << 20;
 pub(crate) const SHAPES_MAX: usize = 1024;
 /// Pixels of a detector: 64 MiB of counts.
 pub(crate) const DETECTOR_PIXELS_MAX: i64 = 16 << 20;
+/// The same where pixel numbers have more and nothing says which ones are a detector's.
+pub(crate) const GUESSED_PIXELS: i64 = 1 << 20;
 /// Messages of which a trend keeps the values together: they are read and removed as one.
 pub(crate) const BLOCK: u64 = 1024;
 /// Blocks before the time of a trend that are searched for units, alarms and connections: some 65,000 messages. A
 /// look for the next alarm searches as many.
 pub(crate) const LOOK_BACK: u64 = 64;
-/// A browser rounds times by so much, ns: what began no further away is what it shows already.
-pub(crate) const ROUNDED: i64 = 128;
+/// A page shows a moment at most this long after what it was sent to, ns (`NEXT` in `app.js`, and what numbers and their
+/// texts are rounded by): the step back from there is to what began before.
+pub(crate) const ROUNDED: i64 = 512;
 /// Alarms of a series, and losses of its connection, in one answer.
 pub(crate) const INTERVALS_MAX: usize = 256;
 /// A larger message that a trend does not show is skipped, bytes; a smaller one is read faster than it is skipped.

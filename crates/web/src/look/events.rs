@@ -8,7 +8,7 @@ use super::image::{self, Pixels};
 use super::stream::{Found, Stream};
 use super::view::View;
 use crate::answer::Answer;
-use crate::limits::{DETECTOR_PIXELS_MAX, EVENTS_BYTES_MAX, EVENTS_TIME, SHAPES_MAX};
+use crate::limits::{DETECTOR_PIXELS_MAX, EVENTS_BYTES_MAX, EVENTS_TIME, GUESSED_PIXELS, SHAPES_MAX};
 use flow::Fault;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -32,21 +32,17 @@ struct Shape {
 }
 
 impl Shape {
-    /// Of pixels from `low` to `high`: nearly a square, whose width is a power of two.
-    fn guess((low, high): (i32, i32)) -> Result<Self, Fault> {
-        let count = i64::from(high) - i64::from(low) + 1;
-        if count > DETECTOR_PIXELS_MAX {
-            let cause = format!("the pixels are {low} to {high}, more than {DETECTOR_PIXELS_MAX}");
-            return Err(
-                Fault::new("the shape of the detector is not known", cause).hint("give `shape` and `first_pixel`")
-            );
-        }
+    /// Of pixels from `low` to `high`: nearly a square, whose width is a power of two. Of too many pixels the lowest.
+    fn guess((low, high): (i32, i32)) -> Self {
+        let all = i64::from(high) - i64::from(low) + 1;
+        let count = if all > DETECTOR_PIXELS_MAX { GUESSED_PIXELS } else { all };
+        let high = i64::from(low) + count - 1;
         let columns = 1_i64 << ((count as f64).log2() / 2.0).round() as u32;
         // The first row begins at 0 or 1, or a whole number of rows later.
         let least = i64::from(low.min(1));
         let first = least + (i64::from(low) - least) / columns * columns;
-        let rows = (i64::from(high) - first) / columns + 1;
-        Ok(Self { rows: rows as usize, columns: columns as usize, first: first as i32, is_guessed: true })
+        let rows = (high - first) / columns + 1;
+        Self { rows: rows as usize, columns: columns as usize, first: first as i32, is_guessed: true }
     }
 
     /// The events of each pixel, and the number of those that lie in none.
@@ -90,7 +86,7 @@ impl Shapes {
                 let fits = |rows: usize, columns: usize| rows.saturating_mul(columns) <= DETECTOR_PIXELS_MAX as usize;
                 match known.filter(|known| fits(known.rows, known.columns)) {
                     Some(&Detector { rows, columns, first, .. }) => Shape { rows, columns, first, is_guessed: false },
-                    None => Shape::guess(self.seen(stream, panel, &ids))?,
+                    None => Shape::guess(self.seen(stream, panel, &ids)),
                 }
             }
         };
@@ -219,7 +215,7 @@ mod tests {
     #[test]
     fn a_guessed_shape_is_nearly_a_square() {
         let shape = |low, high| {
-            let shape = Shape::guess((low, high)).unwrap();
+            let shape = Shape::guess((low, high));
             (shape.rows, shape.columns, shape.first)
         };
         assert_eq!(shape(1, 16384), (128, 128, 1));
@@ -227,7 +223,8 @@ mod tests {
         assert_eq!(shape(3, 16380), (128, 128, 1));
         assert_eq!(shape(1_000_001, 1_000_100), (13, 8, 1_000_001));
         assert_eq!(shape(7, 7), (1, 1, 7));
-        assert!(Shape::guess((0, i32::MAX)).is_err());
+        assert_eq!(shape(0, i32::MAX), (1024, 1024, 0));
+        assert_eq!(shape(i32::MAX, i32::MAX), (1, 1, i32::MAX));
     }
 
     #[test]

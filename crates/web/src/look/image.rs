@@ -49,15 +49,23 @@ struct Plane {
     columns: usize,
     /// Elements of a pixel.
     colours: usize,
+    /// Planes of the image, of which this is the first.
+    planes: usize,
 }
 
 impl Plane {
     fn of(shape: &[usize]) -> Option<Self> {
+        let of = |further: &[usize], rows, columns, colours| {
+            let planes = further.iter().fold(1, |all: usize, one| all.saturating_mul(*one));
+            Self { rows, columns, colours, planes }
+        };
         let plane = match *shape {
             [] => return None,
-            [columns] => Self { rows: 1, columns, colours: 1 },
-            [.., rows, columns, colours @ (3 | 4)] if rows > 4 && columns > 4 => Self { rows, columns, colours },
-            [.., rows, columns] => Self { rows, columns, colours: 1 },
+            [columns] => of(&[], 1, columns, 1),
+            [ref further @ .., rows, columns, colours @ (3 | 4)] if rows > 4 && columns > 4 => {
+                of(further, rows, columns, colours)
+            }
+            [ref further @ .., rows, columns] => of(further, rows, columns, 1),
         };
         (plane.rows > 0 && plane.columns > 0).then_some(plane)
     }
@@ -120,6 +128,9 @@ pub(super) fn put(
     });
     if let Value::Object(facts) = facts {
         object.extend(facts);
+    }
+    if plane.planes > 1 {
+        object.insert("planes".into(), plane.planes.into());
     }
     Ok([x0, y0, x1, y1])
 }
@@ -243,7 +254,7 @@ mod tests {
     use super::*;
 
     fn part<'a>(bytes: &'a [u8], shape: (usize, usize, usize), size: (usize, usize)) -> Part<'a> {
-        let plane = Plane { rows: shape.0, columns: shape.1, colours: shape.2 };
+        let plane = Plane { rows: shape.0, columns: shape.1, colours: shape.2, planes: 1 };
         Part { bytes, plane, x: (0, shape.1), y: (0, shape.0), columns: size.0, rows: size.1 }
     }
 
@@ -269,8 +280,8 @@ mod tests {
         let part = part(&pixels, (1, 2, 3), (2, 1));
         assert_eq!(reduce(DType::UInt8, &part, Reduce::Mean), [6.0, 60.0]);
         assert_eq!(reduce(DType::UInt8, &part, Reduce::Max), [6.0, 60.0]);
-        assert_eq!(Plane::of(&[480, 640, 3]), Some(Plane { rows: 480, columns: 640, colours: 3 }));
-        assert_eq!(Plane::of(&[9, 480, 640]), Some(Plane { rows: 480, columns: 640, colours: 1 }));
+        assert_eq!(Plane::of(&[480, 640, 3]), Some(Plane { rows: 480, columns: 640, colours: 3, planes: 1 }));
+        assert_eq!(Plane::of(&[9, 480, 640]), Some(Plane { rows: 480, columns: 640, colours: 1, planes: 9 }));
         assert_eq!(Plane::of(&[]), None);
         assert_eq!(Plane::of(&[0, 5]), None);
     }

@@ -376,10 +376,11 @@ pub(super) fn show(
     let stream = streams.open(data, &panel.stream)?;
     let seals = Seals::of(books.runs.refresh()?, &stream.reader);
     let lane = lane(stream, &seals, (from, to), width, true)?;
+    let newest = stream.reader.end().checked_sub(1);
+    let arrived = newest.and_then(|newest| stream.entry(newest).ok().flatten()).map(|entry| entry.arrival_time);
     let (gaps, known_to) = books.gaps(data, &panel.stream, &stream.times)?;
     let gaps: Vec<&Gap> = gaps.iter().filter(|gap| super::gaps::overlaps(gap, (from, to))).collect();
-    let spans = stream.times.spans.iter().map(|span| span.times);
-    let held = spans.clone().map(|s| s.earliest).min().zip(spans.map(|s| s.latest).max());
+    let earliest = stream.times.spans.iter().map(|span| span.times.earliest).min();
     let mut arrays = Map::new();
     let mut put = |name: &str, values: &[f64]| {
         let values: Vec<f32> = values.iter().map(|value| *value as f32).collect();
@@ -400,8 +401,8 @@ pub(super) fn show(
     let facts = json!({
         "from": from,
         "to": to,
-        "earliest": held.map(|held| held.0),
-        "latest": held.map(|held| held.1),
+        "earliest": earliest,
+        "arrived": arrived,
         "gaps": gaps[more..],
         "more": more,
         "known_to": known_to,

@@ -329,7 +329,7 @@ impl Trends {
             };
             let before = low.saturating_sub(LOOK_BACK);
             let began = self.blocks(stream, (before, high + 1, high))?.began((before, low, high));
-            let beyond = |began: &&Began| if is_on { began.0 > at + ROUNDED } else { began.0 < at - ROUNDED };
+            let beyond = |began: &&Began| if is_on { began.0 > at } else { began.0 < at - ROUNDED };
             let nearest = |began: &&Began| if is_on { began.0 } else { -began.0 };
             let found = began.iter().filter(beyond).min_by_key(nearest);
             let (edge, next) = match is_on {
