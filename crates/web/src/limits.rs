@@ -52,8 +52,8 @@ pub(crate) const BLOCK: u64 = 1024;
 /// Blocks before the time of a trend that are searched for units, alarms and connections: some 65,000 messages. A
 /// look for the next alarm searches as many.
 pub(crate) const LOOK_BACK: u64 = 64;
-/// A page shows a moment at most this long after what it was sent to, ns (`NEXT` in `app.js`, and what numbers and their
-/// texts are rounded by): the step back from there is to what began before.
+/// A page shows a moment at most this long after what it was sent to, ns (`NEXT` in `app.js`, and what a number and its
+/// text are rounded by): the step back from there is to what began before.
 pub(crate) const ROUNDED: i64 = 512;
 /// Alarms of a series, and losses of its connection, in one answer.
 pub(crate) const INTERVALS_MAX: usize = 256;
