@@ -876,6 +876,7 @@ def test_stream_with_a_damaged_index_was_said_to_lose_nothing(lab, shelf, tab):
     account = page.locator("#account")
     account.get_by_label("Account of").select_option("streams/devices")
     account.get_by_text("there is no account: what is missing is not known").wait_for()
+    account.get_by_text("What was damaged since, `beamport verify` finds.").wait_for()
     assert "Nothing is lost" not in account.inner_text() and "closes" not in account.inner_text()
 
 

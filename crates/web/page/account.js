@@ -45,7 +45,7 @@ const MEANING = {
 const OPEN = 'This run is not sealed yet: its account comes with the seal. Until then the accounts of the streams say what came in.';
 
 /** Of what is empty, or has a damaged index. */
-const NONE = 'The index has no message of it, so there is no account: what is missing is not known. `beamport verify` finds damage.';
+const NONE = 'The index has no message of it, so there is no account: what is missing is not known.';
 
 export class Account {
   /** @param {{go: (at: number) => void}} page chooses the moment */
@@ -176,14 +176,15 @@ export class Account {
     const lost = [...entries, ...rows].reduce((all, row) => all + sum(row.lost), 0);
     const moved = rows.reduce((all, row) => all + sum(row.aside), 0);
     const open = [...entries, ...rows].filter((row) => !row.closed).length;
-    const words = [lost === 0 ? 'Nothing is lost.' : `▲ ${count(lost)} messages are lost.`];
     const isEmpty = entries.length + rows.length === 0;
-    if (isEmpty) words.splice(0, 1, NONE);
+    const first = lost === 0 ? 'Nothing is lost.' : `▲ ${count(lost)} messages are lost.`;
+    const words = [isEmpty ? NONE : first];
     if (moved > 0) words.push(`${count(moved)} ${moved === 1 ? 'message was' : 'messages were'} moved aside: see below for the reasons.`);
     if (!isEmpty) words.push(open === 0 ? 'Every account closes.' : `▲ ${count(open)} accounts do not close: some messages cannot be explained.`);
     if (more > 0) words.push(`${count(more)} older gaps are not listed.`);
     const run = this.runs.find((one) => this.shown === `runs/${one.name}`);
     if (run) words.push('What came in is counted until the run was sealed, also what arrived while it settled; stages have the messages of its time.');
+    words.push('What was damaged since, `beamport verify` finds.');
     words.push(`As of ${time(Date.now() * 1e6).slice(11, 19)} UTC.`);
     this.say(words.join(' '), lost > 0 || open > 0);
     const lossy = [...entries].sort((a, b) => sum(b.lost) - sum(a.lost));
