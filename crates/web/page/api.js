@@ -116,6 +116,7 @@
 /** @typedef {{origin: string, count: number, last: number | string | null, last_time: number | null, unit: string | null, alarms?: Alarm[], lost?: Alarm[]}} Series */
 /** @typedef {{from: number, to: number | null, severity?: string, message?: string, status?: string}} Alarm */
 
+/** @typedef {{from: number, origin: string, severity?: string, message?: string, first?: number, last?: number, reason?: string}} Found a gap or an alarm */
 /** @typedef {{name: string | null, label?: string | null, unit: string | null, edges: boolean}} Axis */
 
 /**
@@ -150,7 +151,7 @@
  * @property {Series[]} series
  * @property {Gap[]} gaps
  * @property {number} known_to of `times`: gaps are known up to here
- * @property {{from: number, origin: string} | null} [found] of `gap` and `alarm`: the one that begins next
+ * @property {Found | null} [found] of `gap` and `alarm`: the one that begins next
  * @property {number | null} [reached] of `alarm`: up to where it was searched
  * @property {number} groups of bpgr, as the next two
  * @property {number} incomplete

@@ -9,7 +9,7 @@ import { count, duration, estimate, messages, time } from './format.js';
 /** @typedef {import('./api.js').Gap} Gap */
 /** @typedef {import('./api.js').Run} Run */
 /** @typedef {import('./state.js').State} State */
-/** @typedef {{from: number, origin: string, severity?: string, message?: string, first?: number, last?: number, reason?: string}} Found */
+/** @typedef {import('./api.js').Found} Found */
 
 /** Height of a lane, px. */
 const HEIGHT = 26;
@@ -266,14 +266,13 @@ export class TimeBar {
       const late = this.late.get(name) ?? 0;
       if (late > 0) parts.push(`▲ ${count(late)} behind the seal`);
       const all = answer?.arrays.lateness?.values ?? [];
-      const isInside = answer && at !== null && at >= answer.from && at <= answer.to;
-      if (isInside) {
-        let part = Math.min(all.length - 1, Math.floor(((at - answer.from) / (answer.to - answer.from)) * all.length));
-        const missing = answer.arrays.lost?.values[part] ?? 0;
+      if (answer && at !== null && at >= answer.from && at <= answer.to) {
+        const { values } = answer.arrays.counts;
+        const moment = partAt(answer, at);
         // Of the newest message up to the moment, which the panels show.
-        while (part > 0 && Number.isNaN(all[part])) part -= 1;
-        const here = [messages(answer.arrays.counts.values[part] ?? 0)];
-        if (missing !== 0) here.push(`${Number.isNaN(missing) ? 'an unknown number' : estimate(missing)} missing`);
+        let part = moment;
+        while (part > 0 && values[part] === 0) part -= 1;
+        const here = [messages(values[part]), ...missing(answer, moment)];
         if (all[part] > -Infinity) here.push(lateness(all[part]));
         parts.push(`here ${here.join(', ')}`);
       }
@@ -351,12 +350,9 @@ export class TimeBar {
     const answer = lane?.[1].answer;
     const parts = [`${time(at)} UTC`];
     if (lane && answer) {
-      const { counts, lost } = answer.arrays;
-      const part = Math.min(counts.values.length - 1, Math.floor(this.share(at) * counts.values.length));
-      const missing = lost?.values[part] ?? 0;
-      parts.push(`${lane[0]}, ${messages(counts.values[part])} in ${duration((this.to - this.from) / counts.values.length)}`);
-      if (Number.isNaN(missing)) parts.push('an unknown number missing');
-      else if (missing > 0) parts.push(`${estimate(missing)} missing`);
+      const { values } = answer.arrays.counts;
+      const part = partAt(answer, at);
+      parts.push(`${lane[0]}, ${messages(values[part])} in ${duration((answer.to - answer.from) / values.length)}`, ...missing(answer, part));
     }
     setText(this.pointed, parts.join(': '));
   }
@@ -534,6 +530,28 @@ export class TimeBar {
     if (this.speed === 0 || this.state.at === null || document.hidden) return;
     this.choose(this.state.at + STEP * 1e6 * this.speed);
   }
+}
+
+/**
+ * In which part of a lane a time lies.
+ * @param {Answer} answer
+ * @param {number} at ns
+ */
+function partAt({ from, to, arrays }, at) {
+  const { length } = arrays.counts.values;
+  return Math.max(0, Math.min(length - 1, Math.floor(((at - from) / (to - from)) * length)));
+}
+
+/**
+ * What is missing in a part of a lane, in words: none where nothing is.
+ * @param {Answer} answer
+ * @param {number} part
+ * @returns {string[]}
+ */
+function missing({ arrays }, part) {
+  const lost = arrays.lost.values[part];
+  if (lost === 0) return [];
+  return [`${Number.isNaN(lost) ? 'an unknown number' : estimate(lost)} missing`];
 }
 
 /**

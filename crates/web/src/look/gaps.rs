@@ -30,11 +30,20 @@ fn is_timed(gap: &&Gap) -> bool {
 
 /// The gap that begins next after a moment, or else before it.
 pub(super) fn next(gaps: &[Gap], at: i64, is_on: bool) -> Option<&Gap> {
-    let timed = gaps.iter().filter(is_timed);
+    nearest(gaps.iter().filter(is_timed), |gap| gap.from, at, is_on)
+}
+
+/// What begins next after a moment, or else before it.
+pub(super) fn nearest<'a, T>(
+    all: impl Iterator<Item = &'a T>,
+    from: impl Fn(&T) -> i64,
+    at: i64,
+    is_on: bool,
+) -> Option<&'a T> {
     if is_on {
-        return timed.filter(|gap| gap.from > at).min_by_key(|gap| gap.from);
+        return all.filter(|one| from(one) > at).min_by_key(|one| from(one));
     }
-    timed.filter(|gap| gap.from < at.saturating_sub(ROUNDED)).max_by_key(|gap| gap.from)
+    all.filter(|one| from(one) < at.saturating_sub(ROUNDED)).max_by_key(|one| from(one))
 }
 
 /// Messages of a gap; none where they are not known.

@@ -406,8 +406,13 @@ impl Stream {
         if self.reader.writer().is_some() {
             return None;
         }
+        self.newest().map(|entry| entry.source_time)
+    }
+
+    /// The entry of the newest message; none where there is none, or it cannot be read.
+    pub(super) fn newest(&mut self) -> Option<Entry> {
         let newest = self.reader.end().checked_sub(1)?;
-        self.entry(newest).ok().flatten().map(|entry| entry.source_time)
+        self.entry(newest).ok().flatten()
     }
 
     /// Reads the source times that came since the last time.

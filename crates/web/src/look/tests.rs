@@ -400,6 +400,9 @@ fn alarms_are_found_anywhere_in_a_stream() {
     assert_eq!(find(second(20), -1).map(|found| (found.0, found.1)), Some((second(3), "MINOR".into())));
     assert_eq!(find(second(2), -1), Some((second(0), "MAJOR".into(), 1)));
     assert_eq!(find(second(0), -1), None);
+    // Any moment may be asked for.
+    assert_eq!((find(i64::MIN, -1), find(i64::MAX, 1)), (None, None));
+    assert_eq!(find(i64::MIN, 1).map(|found| found.0), Some(second(0)));
 }
 
 #[test]

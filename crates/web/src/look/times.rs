@@ -376,8 +376,7 @@ pub(super) fn show(
     let stream = streams.open(data, &panel.stream)?;
     let seals = Seals::of(books.runs.refresh()?, &stream.reader);
     let lane = lane(stream, &seals, (from, to), width, true)?;
-    let newest = stream.reader.end().checked_sub(1);
-    let arrived = newest.and_then(|newest| stream.entry(newest).ok().flatten()).map(|entry| entry.arrival_time);
+    let arrived = stream.newest().map(|entry| entry.arrival_time);
     let (gaps, known_to) = books.gaps(data, &panel.stream, &stream.times)?;
     let gaps: Vec<&Gap> = gaps.iter().filter(|gap| super::gaps::overlaps(gap, (from, to))).collect();
     let earliest = stream.times.spans.iter().map(|span| span.times.earliest).min();

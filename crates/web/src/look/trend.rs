@@ -5,10 +5,11 @@
 //! one before. The blocks that were used longest ago make room.
 
 use super::Panel;
+use super::gaps::nearest;
 use super::stream::{Lost, Stream};
 use super::view::View;
 use crate::answer::Answer;
-use crate::limits::{BLOCK, INTERVALS_MAX, LOOK_BACK, POINTS_MAX, ROUNDED, SERIES_MAX, SKIPPED};
+use crate::limits::{BLOCK, INTERVALS_MAX, LOOK_BACK, POINTS_MAX, SERIES_MAX, SKIPPED};
 use flow::Fault;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -329,9 +330,7 @@ impl Trends {
             };
             let before = low.saturating_sub(LOOK_BACK);
             let began = self.blocks(stream, (before, high + 1, high))?.began((before, low, high));
-            let beyond = |began: &&Began| if is_on { began.0 > at } else { began.0 < at - ROUNDED };
-            let nearest = |began: &&Began| if is_on { began.0 } else { -began.0 };
-            let found = began.iter().filter(beyond).min_by_key(nearest);
+            let found = nearest(began.iter(), |began| began.0, at, is_on);
             let (edge, next) = match is_on {
                 true => (((high + 1) * BLOCK).min(end) - 1, (high + 1) * BLOCK),
                 false => ((low * BLOCK).max(oldest), low * BLOCK),
