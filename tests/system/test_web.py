@@ -1088,8 +1088,10 @@ def test_time_bar_has_all_streams_and_a_scale(lab, nexus, tab, width):
 
 @pytest.mark.services
 def test_gaps_are_found_wherever_they_are(watched, tab):
-    before = json.loads(ask(watched[1], "api/status"))["time"] - 86_400_000_000_000
-    page = tab(f"{watched[1]}&at={before}&panel=picky")
+    url = watched[1]
+    until(lambda: json.loads(ask(url, "api/streams/camera"))["gaps"], "the absence is not in the ledger")
+    before = json.loads(ask(url, "api/status"))["time"] - 86_400_000_000_000
+    page = tab(f"{url}&at={before}&panel=picky")
     bar = page.locator("#time")
     # The instrument was killed once: nobody knows how much is missing.
     bar.get_by_role("button", name="Next gap").click()
@@ -1108,6 +1110,29 @@ def test_gaps_are_found_wherever_they_are(watched, tab):
     bar.get_by_role("button", name="Previous gap").click()
     page.wait_for_function(f"() => location.hash.includes('at=') && !location.hash.includes('at={before}')")
     assert refusals(page) == []
+
+
+# No lane is answered.
+NO_LANES = """(() => {
+    const plain = window.fetch;
+    window.fetch = (...asked) => asked[1]?.body?.includes('"times"') ? new Promise(() => {}) : plain(...asked);
+})()"""
+
+
+@pytest.mark.services
+def test_next_gap_was_none_until_the_first_lanes_were_there(watched, tab):
+    url = watched[1]
+    until(lambda: json.loads(ask(url, "api/streams/camera"))["gaps"], "the absence is not in the ledger")
+    before = json.loads(ask(url, "api/status"))["time"] - 86_400_000_000_000
+    page = tab("about:blank")
+    page.add_init_script(NO_LANES)
+    page.goto(f"{url}&at={before}&panel=picky")
+    bar = page.locator("#time")
+    bar.get_by_role("button", name="Next gap").click()
+    bar.get_by_text(re.compile(r"^\d.*, an unknown number .*\(absent\)")).wait_for()
+    assert int(re.search(r"at=(\d+)", page.url)[1]) > before
+    bar.get_by_role("button", name="Earlier").click()
+    assert "1970-" not in bar.inner_text()
 
 
 @pytest.mark.services

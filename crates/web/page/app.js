@@ -331,7 +331,7 @@ class Page {
     this.account.take(answer);
     this.control.take(answer);
     this.bar.showRuns(answer.runs);
-    this.bar.takeLate(answer.streams);
+    this.bar.takeStreams(answer.streams);
     if (isOther) this.arrange();
   }
 
@@ -348,10 +348,8 @@ class Page {
   }
 
   async askTimes() {
-    // A stream that was removed keeps its lane, which says so, as long as it has a panel.
-    const names = [...new Set([...this.names, ...this.open()])];
-    if (names.length === 0) return;
-    const { at, streams, asked } = this.bar.ask(names, this.open());
+    const { at, streams, asked } = this.bar.ask(this.open());
+    if (streams.length === 0) return;
     const answer = await look(at, asked);
     // The status is older than its answer.
     this.ahead = answer.time - Date.now() * 1e6;

@@ -67,8 +67,8 @@ export class TimeBar {
     /** End of the bar, ns; null: now. @type {number | null} */
     this.end = null;
     /** What the newest answers show, ns. */
-    this.from = 0;
-    this.to = 0;
+    this.to = now();
+    this.from = this.to - state.span * 1e9;
     /** Source time of the oldest message of all lanes, ns. @type {number | null} */
     this.earliest = null;
     /** When the newest message of all lanes arrived, ns. @type {number | null} */
@@ -187,13 +187,12 @@ export class TimeBar {
   }
 
   /**
-   * What is asked of the server.
-   * @param {string[]} names of all streams
-   * @param {Set<string>} open those with a panel, which come first where there is no room for all
+   * What is asked of the server. A stream that was removed keeps its lane, which says so, as long as it has a panel.
+   * @param {Set<string>} open streams with a panel, which come first where there is no room for all
    * @returns {{at: number | null, streams: string[], asked: import('./api.js').Asked[]}}
    */
-  ask(names, open) {
-    this.names = names;
+  ask(open) {
+    const names = [...new Set([...this.names, ...open])];
     const first = names.filter((name) => open.has(name));
     const streams = names.length <= MOST ? names : [...first, ...names.filter((name) => !open.has(name))].slice(0, MOST);
     const width = Math.max(50, Math.min(1000, Math.round(this.inner.clientWidth)));
@@ -249,10 +248,11 @@ export class TimeBar {
   }
 
   /**
-   * Takes how many messages of a stream came behind the seal of their run.
+   * Takes which streams there are, and how many of their messages came behind the seal of their run.
    * @param {{name: string, late: number}[]} streams
    */
-  takeLate(streams) {
+  takeStreams(streams) {
+    this.names = streams.map(({ name }) => name);
     this.late = new Map(streams.map(({ name, late }) => [name, late]));
     this.showLabels();
   }
@@ -340,7 +340,7 @@ export class TimeBar {
 
   /** Says what is under the pointer. */
   showPointed() {
-    if (!this.pointer || !this.to) {
+    if (!this.pointer) {
       setText(this.pointed, '');
       return;
     }
@@ -379,10 +379,8 @@ export class TimeBar {
     if (at === null) this.setSpeed(0);
     // What was found belongs to its moment.
     if (at !== this.foundAt) setText(this.found, '');
-    if (this.to) {
-      setText(this.ends.children[0], `${time(this.from)} UTC`);
-      setText(this.ends.children[1], this.end === null ? 'now' : `${time(this.to)} UTC`);
-    }
+    setText(this.ends.children[0], `${time(this.from)} UTC`);
+    setText(this.ends.children[1], this.end === null ? 'now' : `${time(this.to)} UTC`);
     this.showLabels();
   }
 
@@ -401,7 +399,6 @@ export class TimeBar {
 
   /** @param {number} at ns */
   choose(at) {
-    if (!this.to) return;
     if (at < this.now()) this.go(Math.round(at));
     else this.goNow();
   }
@@ -409,7 +406,7 @@ export class TimeBar {
   /** Stands still, where this moment is seen. @param {number} at ns */
   cover(at) {
     const span = this.state.span * 1e9;
-    this.end ??= this.to || this.now();
+    this.end ??= this.to;
     if (at < this.end - span || at > this.end) this.end = Math.min(this.now(), at + span / 2);
   }
 
