@@ -1104,6 +1104,8 @@ def test_gaps_are_found_wherever_they_are(watched, tab):
 
     def is_last() -> bool:
         bar.get_by_role("button", name="Next gap").click()
+        # A click begins the search anew.
+        until(lambda: bar.get_by_text("Searching…").count() == 0, "the search goes on for ever")
         return bar.get_by_text("No gap of any stream after").count() > 0
 
     until(is_last, "gaps go on for ever")
@@ -1133,6 +1135,11 @@ def test_next_gap_was_none_until_the_first_lanes_were_there(watched, tab):
     assert int(re.search(r"at=(\d+)", page.url)[1]) > before
     bar.get_by_role("button", name="Earlier").click()
     assert "1970-" not in bar.inner_text()
+    # After a look at the past, keys begin at the time of now.
+    page.locator("#strip").get_by_role("button", name="Now").click()
+    page.get_by_role("slider", name="Moment that all panels show").press("ArrowLeft")
+    page.wait_for_function("() => location.hash.includes('at=')")
+    assert 0 < json.loads(ask(url, "api/status"))["time"] - int(re.search(r"at=(\d+)", page.url)[1]) < 3600e9
 
 
 @pytest.mark.services

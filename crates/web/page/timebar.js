@@ -421,9 +421,19 @@ export class TimeBar {
     this.go(null);
   }
 
+  /** The right end of the bar, ns, also where its lanes are not answered yet. */
+  right() {
+    return this.end ?? this.now();
+  }
+
+  /** The left end, ns. */
+  left() {
+    return this.right() - this.state.span * 1e9;
+  }
+
   /** @param {number} share of the time that is shown */
   shift(share) {
-    const end = (this.end ?? this.to) + share * (this.to - this.from);
+    const end = this.right() + share * this.state.span * 1e9;
     this.end = end >= this.now() ? null : end;
     this.changed();
   }
@@ -435,11 +445,11 @@ export class TimeBar {
       event.preventDefault();
       return;
     }
-    const span = this.to - this.from;
+    const span = this.state.span * 1e9;
     const steps = { ArrowLeft: -0.005, ArrowRight: 0.005, ArrowDown: -0.005, ArrowUp: 0.005, PageDown: -0.1, PageUp: 0.1 };
     const step = /** @type {Record<string, number>} */ (steps)[event.key];
-    if (step) this.choose((this.state.at ?? this.to) + step * span);
-    else if (event.key === 'Home') this.choose(this.from);
+    if (step) this.choose((this.state.at ?? this.right()) + step * span);
+    else if (event.key === 'Home') this.choose(this.left());
     else if (event.key === 'End') this.goNow();
     else return;
     event.preventDefault();
@@ -520,7 +530,7 @@ export class TimeBar {
     const list = this.play.querySelector('select');
     if (list) list.value = String(speed);
     // Playing begins at the left end of what is seen.
-    if (speed > 0 && this.state.at === null) this.choose(this.from);
+    if (speed > 0 && this.state.at === null) this.choose(this.left());
   }
 
   tick() {
