@@ -446,7 +446,7 @@ def test_a_job_that_meets_a_fault_does_not_hold_up_others_that_were_left(facilit
     jobs = facility.data / "jobs"
     first, second = "00000000-0000-4000-8000-000000000000", str(uuid.uuid4())
     for job, aside in ((first, tmp_path / "first"), (second, tmp_path / "second")):
-        writer = facility.writer(ready=False)
+        writer = facility.writer()
         facility.start(f"{job}.nxs", job_id=job)
         facility.accepted(job)
         facility.end(writer)
