@@ -836,7 +836,9 @@ def watched(lab, nexus):
     until(lambda: [w for w in status()["workers"] if w["aside"] > 0], "no message is aside")
     lab.kill(process)
     process, _ = lab.up_ready()
-    return process, url_of(lab, process)
+    url = url_of(lab, process)
+    until(lambda: json.loads(ask(url, "api/streams/camera"))["gaps"], "the absence is not in the ledger")
+    return process, url
 
 
 @pytest.mark.services
@@ -1089,7 +1091,6 @@ def test_time_bar_has_all_streams_and_a_scale(lab, nexus, tab, width):
 @pytest.mark.services
 def test_gaps_are_found_wherever_they_are(watched, tab):
     url = watched[1]
-    until(lambda: json.loads(ask(url, "api/streams/camera"))["gaps"], "the absence is not in the ledger")
     before = json.loads(ask(url, "api/status"))["time"] - 86_400_000_000_000
     page = tab(f"{url}&at={before}&panel=picky")
     bar = page.locator("#time")
@@ -1124,7 +1125,6 @@ NO_LANES = """(() => {
 @pytest.mark.services
 def test_next_gap_was_none_until_the_first_lanes_were_there(watched, tab):
     url = watched[1]
-    until(lambda: json.loads(ask(url, "api/streams/camera"))["gaps"], "the absence is not in the ledger")
     before = json.loads(ask(url, "api/status"))["time"] - 86_400_000_000_000
     page = tab("about:blank")
     page.add_init_script(NO_LANES)

@@ -81,10 +81,8 @@ export class TimeBar {
     this.runs = [];
     /** @type {Map<string, Lane>} */
     this.lanes = new Map();
-    /** Messages that came behind the seal of their run, by stream. @type {Map<string, number>} */
-    this.late = new Map();
-    /** All streams that are there. @type {string[]} */
-    this.names = [];
+    /** All streams that are there; how many of their messages came behind the seal of their run. @type {Map<string, number>} */
+    this.streams = new Map();
     /** Searches for gaps and alarms so far. */
     this.searches = 0;
     this.isDragged = false;
@@ -192,7 +190,7 @@ export class TimeBar {
    * @returns {{at: number | null, streams: string[], asked: import('./api.js').Asked[]}}
    */
   ask(open) {
-    const names = [...new Set([...this.names, ...open])];
+    const names = [...new Set([...this.streams.keys(), ...open])];
     const first = names.filter((name) => open.has(name));
     const streams = names.length <= MOST ? names : [...first, ...names.filter((name) => !open.has(name))].slice(0, MOST);
     const width = Math.max(50, Math.min(1000, Math.round(this.inner.clientWidth)));
@@ -236,7 +234,7 @@ export class TimeBar {
     }
     this.gaps.sort((a, b) => a.from - b.from);
     const below = this.bar.scrollHeight > this.bar.clientHeight + 1;
-    const some = streams.length < this.names.length ? `${streams.length} of ${count(this.names.length)} streams have a lane here. ` : '';
+    const some = streams.length < this.streams.size ? `${streams.length} of ${count(this.streams.size)} streams have a lane here. ` : '';
     const how = below ? `${streams.length} lanes: scroll in the bar for the others, or press Shift with arrow up or down.` : '';
     this.hidden.hidden = !some && !how;
     setText(this.hidden, some + how);
@@ -252,8 +250,7 @@ export class TimeBar {
    * @param {{name: string, late: number}[]} streams
    */
   takeStreams(streams) {
-    this.names = streams.map(({ name }) => name);
-    this.late = new Map(streams.map(({ name, late }) => [name, late]));
+    this.streams = new Map(streams.map(({ name, late }) => [name, late]));
     this.showLabels();
   }
 
@@ -263,7 +260,7 @@ export class TimeBar {
     for (const [name, { label, canvas, answer }] of this.lanes) {
       const parts = [name];
       if (canvas.hidden) parts.push('▲ cannot be read');
-      const late = this.late.get(name) ?? 0;
+      const late = this.streams.get(name) ?? 0;
       if (late > 0) parts.push(`▲ ${count(late)} behind the seal`);
       const all = answer?.arrays.lateness?.values ?? [];
       if (answer && at !== null && at >= answer.from && at <= answer.to) {
@@ -468,7 +465,7 @@ export class TimeBar {
     let best = null;
     const isNearer = (/** @type {number} */ time_) => !best || step * (time_ - best.from) < 0;
     /** @type {import('./api.js').Asked[]} */
-    let open = this.names.map((stream) => ({ stream, view: what, width: 1, height: 1, step }));
+    let open = [...this.streams.keys()].map((stream) => ({ stream, view: what, width: 1, height: 1, step }));
     const faults = [];
     this.say('Searching…');
     try {
