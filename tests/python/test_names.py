@@ -174,8 +174,8 @@ def test_what_is_no_longer_there_is_said_with_its_range(memory):
 
 
 READER = """if True:
-    import json, os, sys, beamport
-    folder, out, how = sys.argv[1:]
+    import json, os, sys, time, beamport
+    folder, out, how, most = sys.argv[1:]
     stream = beamport.open(folder)["detector"]
     lines = open(out).read().splitlines(keepends=True) if os.path.exists(out) else []
     # What was cut short was not done.
@@ -188,6 +188,8 @@ READER = """if True:
             file.flush()
             if n % 7 == 0:
                 reading.commit()
+            if len(done) + n + 1 == int(most):
+                time.sleep(600)
         reading.commit()
     print("done")
 """
@@ -200,11 +202,11 @@ def test_a_reader_that_is_killed_goes_on(memory, tmp_path, how):
     out = tmp_path / "out"
     kills = 0
     for life in range(1, 20):
-        process = subprocess.Popen(
-            [sys.executable, "-c", READER, memory, out, how], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        while life < 5 and process.poll() is None:
-            # Killed somewhere in its work, further on in each life.
+        # Killed somewhere in its work, further on in each life; it waits there for a killer that comes late.
+        most = life * 300 + 200 if life < 5 else 0
+        command = [sys.executable, "-c", READER, memory, out, how, str(most)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        while most and process.poll() is None:
             if out.exists() and out.read_bytes().count(b"\n") > life * 300:
                 process.kill()
                 break

@@ -194,9 +194,10 @@ def test_boards_pause_while_a_reader_is_stopped(lab, nexus, times):
         assert sum(entry["sent"] for entry in rows) == did["sent"], (did, rows)
         assert did["inhibited"] > 0 and row["nanoseconds"] == stored[name] > stops * 0.7e9
         seconds = row["nanoseconds"] / 1e9
-        # What was due while a board paused has no number: its own clock says the same.
+        # What was due while a board paused has no number: its own clock says the same. A process that gets no processor
+        # for a moment obeys, or notes it, late.
         for other in (did["dead_time"], did["inhibited"] / 2000):
-            assert abs(seconds - other) < 0.01 * seconds, (did, row)
+            assert abs(seconds - other) < 0.01 * seconds + 0.5, (did, row)
         print(
             f"{name}: {stops} stops of a reader injected, 0 lost, {seconds:.3f} s dead, {did['dead_time']:.3f} s paused"
         )

@@ -126,7 +126,7 @@ def test_what_code_returns_is_a_message_of_its_kind(lab):
 @pytest.mark.parametrize("level", ["memory", "disk"])
 def test_whatever_user_code_dies_of_the_others_are_done_once_and_in_order(lab, level, times):
     (lab.folder / "mine.py").write_text(CODE)
-    lab.write(camera(100, level) + worker("dies", "mine.py:dies", "slots = 2\ntime_max = '300 ms'\n"))
+    lab.write(camera(100, level) + worker("dies", "mine.py:dies", "slots = 2\ntime_max = '600 ms'\n"))
     process, _ = lab.up_ready()
     bad = {3: "killed", 7: "killed", 11: "time", 13: "time", 17: "error", 19: "time", 23: "killed", 29: "error"}
 

@@ -82,8 +82,8 @@ pub enum Kind {
     Exists,
     /// The topic does not take the message, because of its time for example.
     NotTaken,
-    /// Another message of the same batch is not taken.
-    BesideNotTaken,
+    /// A batch was refused, and the client has ended: nothing that follows may arrive before what is sent again.
+    BatchRefused,
     /// No broker is connected: reported beside the cause, which has an event of its own.
     AllDown,
     /// Something else, of which librdkafka tries to get rid itself.
@@ -122,7 +122,7 @@ const KINDS: [(Kind, &[Code]); 14] = [
     (Kind::QueueFull, &[Code::RD_KAFKA_RESP_ERR__QUEUE_FULL]),
     (Kind::Exists, &[Code::RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS]),
     (Kind::NotTaken, &[Code::RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP, Code::RD_KAFKA_RESP_ERR_INVALID_RECORD]),
-    (Kind::BesideNotTaken, &[Code::RD_KAFKA_RESP_ERR__INVALID_DIFFERENT_RECORD]),
+    (Kind::BatchRefused, &[Code::RD_KAFKA_RESP_ERR__GAPLESS_GUARANTEE]),
     (Kind::AllDown, &[Code::RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN]),
 ];
 

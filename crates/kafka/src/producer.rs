@@ -41,8 +41,6 @@ pub struct Report {
     pub partition: i32,
     /// Its offset there; otherwise why the brokers do not have it.
     pub offset: Result<u64, Wrong>,
-    /// The brokers have answered for this message alone, not for a batch.
-    pub is_alone: bool,
 }
 
 /// A client that sends.
@@ -130,16 +128,15 @@ impl Producer {
     fn take(&mut self, event: &Event, each: &mut dyn FnMut(Report)) -> Result<(), Fault> {
         let (mut said, topics) = (self.said.take(), &self.topics);
         let mut last = (0, 0);
-        let is_reports =
-            event.reports(&mut self.spare, &mut |Delivered { mark, topic, partition, offset, is_alone }| {
-                if last.0 != topic {
-                    last = (topic, topics.iter().position(|(_, known)| known.key() == topic).unwrap_or(usize::MAX));
-                }
-                if offset.is_ok() {
-                    said = None;
-                }
-                each(Report { mark, topic: last.1, partition, offset, is_alone });
-            });
+        let is_reports = event.reports(&mut self.spare, &mut |Delivered { mark, topic, partition, offset }| {
+            if last.0 != topic {
+                last = (topic, topics.iter().position(|(_, known)| known.key() == topic).unwrap_or(usize::MAX));
+            }
+            if offset.is_ok() {
+                said = None;
+            }
+            each(Report { mark, topic: last.1, partition, offset });
+        });
         self.said = said;
         if is_reports {
             return Ok(());

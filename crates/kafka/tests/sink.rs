@@ -278,15 +278,8 @@ fn a_batch_that_was_refused_for_one_message_is_sent_one_by_one() {
     let plan = settings::read_json(&stream.section, read).unwrap();
     cluster.refuse_as_too_large(1);
     let mut relay = stream.open_plan(plan.as_ref()).unwrap();
-    let until = Instant::now() + GUARD;
-    let fault = loop {
-        assert!(Instant::now() < until, "it hangs");
-        match relay.step(now()) {
-            Err(fault) => break fault,
-            Ok(_) => std::thread::sleep(Duration::from_millis(1)),
-        }
-    };
-    assert!(fault.what.contains("topic `loki_counts`") && fault.hint.contains("max.message.bytes"), "{fault}");
+    let fault = refused(&mut relay);
+    assert!(fault.cause.contains("loki_counts") && fault.cause.contains("too large"), "{fault}");
     drop(relay);
     // Alone, one is refused again.
     cluster.refuse_as_too_large(1);
@@ -300,6 +293,41 @@ fn a_batch_that_was_refused_for_one_message_is_sent_one_by_one() {
     stream.append(100, b"");
     run(&mut relay, |relay| relay.is_idle());
     stream.assert_once(&topics(&cluster, "loki_counts", 1), 1);
+}
+
+/// Steps until the sink ends with a fault.
+fn refused(relay: &mut Relay) -> Fault {
+    let until = Instant::now() + GUARD;
+    loop {
+        assert!(Instant::now() < until, "it hangs");
+        match relay.step(now()) {
+            Err(fault) => return fault,
+            Ok(_) => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}
+
+#[test]
+fn batches_behind_a_refused_one_came_before_its_messages() {
+    let cluster = Cluster::new(&[("loki_counts", 1)]);
+    let mut section = section(&cluster, "loki_{stream}");
+    section["properties"] = json!({"batch.num.messages": "10", "max.in.flight": "1"});
+    let mut stream = Stream::new(section);
+    let read = |section: &mut settings::Section<'_>| (beamport_kafka::SINK.read)("out", section);
+    let plan = settings::read_json(&stream.section, read).unwrap();
+    // The sink is ready; messages go out while nobody looks.
+    stream.append(10, b"");
+    let mut relay = stream.open_plan(plan.as_ref()).unwrap();
+    run(&mut relay, |relay| done(relay) == 10);
+    cluster.refuse_as_too_large(1);
+    stream.append(200, b"");
+    run(&mut relay, |relay| relay.status()["waiting"].as_u64() > Some(100));
+    std::thread::sleep(Duration::from_millis(300));
+    refused(&mut relay);
+    drop(relay);
+    let mut relay = stream.open_plan(plan.as_ref()).unwrap();
+    run(&mut relay, |relay| relay.is_idle());
+    stream.assert_once(&topics(&cluster, "loki_counts", 1), 0);
 }
 
 #[test]

@@ -40,8 +40,6 @@ pub(crate) struct Delivered {
     pub(crate) partition: i32,
     /// Its offset; otherwise why the brokers do not have it.
     pub(crate) offset: Result<u64, Wrong>,
-    /// The brokers have answered for this message alone, not for a batch.
-    pub(crate) is_alone: bool,
 }
 
 /// Lists of one header that came back with reports, and are sent again with other values: making one costs librdkafka
@@ -270,8 +268,6 @@ impl Event {
         if unsafe { c::rd_kafka_event_type(event) } != c::RD_KAFKA_EVENT_DR {
             return false;
         }
-        // SAFETY: the event lives.
-        let is_alone = unsafe { c::rd_kafka_event_message_count(event) } == 1;
         let mut some = [ptr::null(); 256];
         loop {
             // SAFETY: the event lives; the buffer has room for the given count. Messages live with the event; codes are
@@ -289,7 +285,6 @@ impl Event {
                             0 => Ok(u64::try_from((*message).offset).unwrap_or(0)),
                             code => Err(Wrong::of(code)),
                         },
-                        is_alone,
                     });
                     spare.keep(message);
                 }

@@ -251,7 +251,10 @@ impl Open {
                     flight.pass(sequence);
                     aside.push(Aside { sequence, reason: "size" });
                 }
-                Err(Unsent::Wrong(wrong)) => return Err(self.plan.wrong(&self.topics.all[route].name, &wrong)),
+                Err(Unsent::Wrong(wrong)) => {
+                    let fault = || self.plan.wrong(&self.topics.all[route].name, &wrong);
+                    return Err(batch_refused(&self.plan, &self.producer).unwrap_or_else(fault));
+                }
             }
         }
         Ok(batch.len())
@@ -352,7 +355,7 @@ impl Open {
 
     /// Takes what brokers have acknowledged or refused.
     fn take_reports(&mut self) -> Result<(), Fault> {
-        let Self { producer, topics, inputs, refused, held, sent, doom, plan, silent, .. } = self;
+        let Self { producer, topics, inputs, refused, held, sent, doom, plan, silent, careful_until, .. } = self;
         let taken = producer.reports(&mut |report: Report| {
             let (number, sequence) = unmark(report.mark);
             let (Some(topic), Some(input)) = (topics.numbered(report.topic), inputs.get_mut(number)) else { return };
@@ -364,20 +367,22 @@ impl Open {
                     *held += 1;
                     *sent += 1;
                 }
-                Err(wrong) => match refusal(&wrong, report.is_alone) {
+                Err(wrong) => match refusal(&wrong).filter(|_| careful_until.is_some()) {
                     Some(reason) => {
                         input.flight.confirm(sequence);
                         refused.push(Refused { input: number, sequence, reason });
                     }
                     None => {
-                        if matches!(wrong.kind, Kind::TooLarge | Kind::NotTaken | Kind::BesideNotTaken) {
-                            plan.is_careful.store(true, Ordering::Relaxed);
-                        }
                         doom.get_or_insert_with(|| plan.wrong(&topic.name, &wrong));
                     }
                 },
             }
         });
+        if (taken.is_err() || doom.is_some())
+            && let Some(fault) = batch_refused(plan, producer)
+        {
+            return Err(fault);
+        }
         taken.map_err(|fault| Fault { passes: Passes::Soon, ..fault.of_stage("sink", &plan.name) })
     }
 
@@ -466,10 +471,23 @@ impl Open {
 /// A producer for a section.
 fn producer(plan: &Plan) -> Result<Producer, Fault> {
     let mut pairs = pairs(&plan.brokers, plan.side().pairs()?);
-    if plan.is_careful.load(Ordering::Relaxed) {
-        pairs.push(("batch.num.messages".to_owned(), "1".to_owned()));
-    }
+    // A refused message goes aside, and those behind it are sent. Messages of a refused batch are sent again: nothing
+    // behind it may be in the topic before them, so the client has to end with it.
+    let (name, value) = match plan.is_careful.load(Ordering::Relaxed) {
+        true => ("batch.num.messages", "1"),
+        false => ("enable.gapless.guarantee", "true"),
+    };
+    pairs.push((name.to_owned(), value.to_owned()));
     Producer::with(&pairs).map_err(|(name, text)| plan.side().refused(&name, text))
+}
+
+/// A fault, if the client has ended because the cluster refused a batch: the next one sends messages one by one.
+fn batch_refused(plan: &Plan, producer: &Producer) -> Option<Fault> {
+    let end = producer.client().end().filter(|end| end.kind == Kind::BatchRefused)?;
+    plan.is_careful.store(true, Ordering::Relaxed);
+    let what = format!("the cluster refused a batch of sink `{}`", plan.name);
+    let hint = "the sink sends messages one by one for a while, and sets aside those that are refused";
+    Some(Fault { passes: Passes::Soon, ..Fault::new(what, &end.text).hint(hint) })
 }
 
 /// Partitions of a topic that is looked through.
@@ -483,10 +501,10 @@ fn parts(topic: &mut OutTopic) -> Vec<Part> {
 }
 
 /// The reason to set a message aside, if the brokers will never accept it.
-fn refusal(wrong: &Wrong, is_alone: bool) -> Option<&'static str> {
+fn refusal(wrong: &Wrong) -> Option<&'static str> {
     match wrong.kind {
-        Kind::TooLarge if is_alone => Some("size"),
-        Kind::NotTaken if is_alone => Some("refused"),
+        Kind::TooLarge => Some("size"),
+        Kind::NotTaken => Some("refused"),
         _ => None,
     }
 }
