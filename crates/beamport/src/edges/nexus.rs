@@ -85,7 +85,8 @@ static HOLD: Key = key(
     "duration, 0 s to 1 min",
     "0 s",
     "While a run is open, messages that are newer (by source time and by arrival) are not written yet: \
-     a stop that is this far in the past does not cause the file to be written again.",
+     a stop that is this far in the past does not cause the file to be written again. \
+     A file that is written again has what its streams still hold.",
 );
 
 static WHOLE: Key = key(

@@ -461,7 +461,7 @@ impl Mover {
         self.do_duties(&mut left);
         loop {
             self.file_watch.refresh(&self.data, &self.instrument)?;
-            let now = self.data.media.now();
+            let mut now = self.data.media.now();
             let mut changed = false;
             match signals.load(Ordering::Relaxed) {
                 0 => {}
@@ -480,6 +480,8 @@ impl Mover {
                 }
             }
             while let Ok(mut command) = self.control.commands.recv_timeout(Duration::ZERO) {
+                // The stop of a run that ends now: a writer may have what is behind an older time in its file.
+                now = self.data.media.now();
                 if let Some(answer) = command.done.take() {
                     self.record(&command, &answer, now);
                     let _ = command.answer.send(answer);
