@@ -471,13 +471,13 @@ impl Open {
 /// A producer for a section.
 fn producer(plan: &Plan) -> Result<Producer, Fault> {
     let mut pairs = pairs(&plan.brokers, plan.side().pairs()?);
-    // A refused message goes aside, and those behind it are sent. Messages of a refused batch are sent again: nothing
-    // behind it may be in the topic before them, so the client has to end with it.
-    let (name, value) = match plan.is_careful.load(Ordering::Relaxed) {
-        true => ("batch.num.messages", "1"),
-        false => ("enable.gapless.guarantee", "true"),
-    };
-    pairs.push((name.to_owned(), value.to_owned()));
+    let is_careful = plan.is_careful.load(Ordering::Relaxed);
+    // Messages of a refused batch are sent again: nothing behind it may be in the topic before them, so the client ends
+    // with it. A message that is refused alone goes aside, and those behind it are sent.
+    pairs.push(("enable.gapless.guarantee".to_owned(), (!is_careful).to_string()));
+    if is_careful {
+        pairs.push(("batch.num.messages".to_owned(), "1".to_owned()));
+    }
     Producer::with(&pairs).map_err(|(name, text)| plan.side().refused(&name, text))
 }
 
