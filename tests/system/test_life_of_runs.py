@@ -42,7 +42,7 @@ def ls(lab) -> dict:
 def test_runs_that_overlap_are_written_side_by_side_and_none_stops_the_source(lab, nexus):
     (lab.folder / "t.json").write_text(TEMPLATE)
     # A stream of 1 MiB that waits for its readers holds about 5 s. A stop that reaches a writer late causes its file to be
-    # written again, without what the stream no longer holds: not with `hold`.
+    # written again, without what the stream no longer holds; `hold` avoids that.
     lab.write(SOURCE.format(level="memory").replace("1e4", "1e5") + 'when_full = "wait"\n' + SINK + 'hold = "500 ms"\n')
     process, _ = lab.up_ready()
     for name in ("long", "second", "third"):
