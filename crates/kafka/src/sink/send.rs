@@ -324,7 +324,7 @@ impl Open {
         self.now = now;
         let refused = self.refused.len();
         self.take_reports()?;
-        if self.is_careful() && self.refused.len() > refused {
+        if self.refused.len() > refused {
             self.careful_until = Some(now + CAREFUL_TIME);
         }
         self.relax(now)?;
@@ -472,8 +472,8 @@ impl Open {
 fn producer(plan: &Plan) -> Result<Producer, Fault> {
     let mut pairs = pairs(&plan.brokers, plan.side().pairs()?);
     let is_careful = plan.is_careful.load(Ordering::Relaxed);
-    // Messages of a refused batch are sent again: nothing behind it may be in the topic before them, so the client ends
-    // with it. A message that is refused alone goes aside, and those behind it are sent.
+    // The sink sends the messages of a refused batch again. No later message may reach the topic before them, so the
+    // client ends with the batch. A client that sends messages one by one reports the refused message and goes on.
     pairs.push(("enable.gapless.guarantee".to_owned(), (!is_careful).to_string()));
     if is_careful {
         pairs.push(("batch.num.messages".to_owned(), "1".to_owned()));
