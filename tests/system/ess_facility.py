@@ -73,7 +73,12 @@ class Facility:
         self.sent = 0
 
     def writer(
-        self, *more, ready: bool = True, brokers: str | None = None, interval: str = "500ms"
+        self,
+        *more,
+        ready: bool = True,
+        brokers: str | None = None,
+        interval: str = "500ms",
+        after_stop: str = "500ms",
     ) -> subprocess.Popen:
         """A started writer; it serves the pool once it has said that it is idle, or writes a job."""
         before = len(self.all(b"x5f2"))
@@ -86,6 +91,7 @@ class Facility:
             *("--hdf-output-prefix", self.files),
             *("--hdf-template-prefix", self.files),
             *("--status-master-interval", interval),
+            *("--time-after-stop", after_stop),
             *("--memory", "64 MiB"),
             # A member that was killed is missed sooner than by default.
             *("-X", "session.timeout.ms", "2000", "heartbeat.interval.ms", "500"),

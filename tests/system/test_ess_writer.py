@@ -106,7 +106,7 @@ def test_both_times_of_a_job_may_be_past(facility):
 
 def test_a_job_may_start_in_the_future_and_stop_by_a_moved_stop(facility):
     # Time to send a stop after the stop.
-    facility.writer("--time-after-stop", "5s")
+    facility.writer(after_stop="5s")
     start = now_ms() + 1500
     job = facility.start("future.nxs", start, start + 60_000)
     assert facility.accepted(job).stop_time.timestamp() * 1000 == start + 60_000

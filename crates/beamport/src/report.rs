@@ -28,6 +28,8 @@ pub struct StreamLine {
     pub bytes: u64,
     /// Lost at the entry or at a sink.
     pub lost: u64,
+    /// Messages of its interval that came after the seal, so far: they are in the stream and in no account of the run.
+    pub late: u64,
 }
 
 /// The report of one run.
@@ -152,6 +154,9 @@ impl Report {
                 thousands(s.bytes),
                 thousands(s.lost)
             );
+        }
+        for s in self.streams.iter().filter(|stream| stream.late > 0) {
+            let _ = writeln!(out, "late: {} messages of `{}` came after the seal of the run", thousands(s.late), s.name);
         }
         let _ = writeln!(out, "\nledger ({})", if self.account.closed { "closed" } else { "NOT closed" });
         for line in ledger_lines(&self.account) {
@@ -375,6 +380,14 @@ fn count(data: &Data, run: &flow::records::Run, name: &str) -> Result<(StreamLin
             line.events += members.map(|message| events_of(message.payload)).sum::<u64>();
             Ok(true)
         })?);
+    }
+    if clock == store::Clock::Epoch {
+        let sealed = run.streams.iter().filter(|r| r.stream == name).map(|r| r.next).max().unwrap_or(0);
+        let (from, to) = reader.time_range(run.start, run.stop).map_err(|e| flow::stream_fault(name, e))?;
+        let mut see = |entries: &[store::Entry]| {
+            line.late += entries.iter().filter(|entry| run.holds(entry.source_time)).count() as u64;
+        };
+        reader.walk(from.max(sealed), to.max(sealed), &mut see).map_err(|e| flow::stream_fault(name, e))?;
     }
     Ok((line, lost))
 }

@@ -230,6 +230,9 @@ pub(crate) fn account(report: &Value, topics: &[String], written: &mut Written) 
             let number = |key: &str| stream[key].as_u64().unwrap_or(0);
             written.topics.insert(topic.clone(), (number("messages"), number("bytes")));
             lost_count += number("lost");
+            if number("late") > 0 {
+                written.late.insert(topic.clone(), number("late"));
+            }
         }
     }
     for row in rows("ledger").iter().filter(|row| row["account"] == "reader") {
@@ -291,7 +294,7 @@ mod tests {
     fn loss_is_told_by_topic_partition_and_offsets() {
         let report = json!({
             "run": "r", "file": "/f", "blake3": "ab", "closed": true, "failed": [],
-            "streams": [{"name": "t2", "messages": 5, "bytes": 50, "lost": 2}],
+            "streams": [{"name": "t2", "messages": 5, "bytes": 50, "lost": 2, "late": 4}],
             "ledger": [{"account": "reader", "aside": {"aside.unmatched": 3}}, {"account": "entry"}],
             "gaps": [
                 {"stream": "t2", "origin": "b/1", "first": 7, "last": 8, "reason": "lost.retention"},
@@ -300,7 +303,7 @@ mod tests {
         });
         let mut written = Written::default();
         account(&report, &["a".into(), "b".into()], &mut written);
-        assert_eq!(written.topics["b"], (5, 50));
+        assert_eq!((written.topics["b"], written.late["b"]), ((5, 50), 4));
         assert_eq!(written.aside["aside.unmatched"], 3);
         let lost = Lost { topic: "b".into(), partition: 1, first: 7, last: 8, reason: "lost.retention".into() };
         assert_eq!((written.lost, written.error, written.blake3), (vec![lost], None, Some("ab".into())));

@@ -56,7 +56,12 @@ pub static OPTIONS: [Opt; 21] = [
     opt("service-name", "NAME", "", "First part of the service id [default: the name of the host]"),
     opt("status-master-interval", "DURATION", "2s", "Time between two status messages; units are h, m, s and ms"),
     opt("time-before-start", "DURATION", "10s", "How long before the start of a job its last values are looked for"),
-    opt("time-after-stop", "DURATION", "500ms", "How long a job waits for late messages after its stop"),
+    opt(
+        "time-after-stop",
+        "DURATION",
+        "10s",
+        "How long a job waits after its stop for partitions that show no later message",
+    ),
     opt("data-flush-interval", "DURATION", "1s", "How often a file on disk is updated"),
     opt("kafka-metadata-max-timeout", "DURATION", "10s", "How long an answer of the brokers about topics may take"),
     Opt {

@@ -227,6 +227,7 @@ pub fn files<'a>(job: &'a StartJob, options: &WriterOptions, pins: &Pins, passed
         let _ = writeln!(text, "when_full = \"wait\"\nlive = {}", quoted(&live));
         let _ = writeln!(text, "brokers = {}\ntopics = [{}]", quoted(&options.brokers), quoted(topic));
         let _ = writeln!(text, "start = {{ {} }}", start.collect::<Vec<_>>().join(", "));
+        let _ = writeln!(text, "wait = {}", quoted(&duration_text(options.time_after_stop)));
         if !properties.is_empty() {
             let _ = writeln!(text, "properties = {{ {} }}", properties.join(", "));
         }
@@ -234,8 +235,8 @@ pub fn files<'a>(job: &'a StartJob, options: &WriterOptions, pins: &Pins, passed
     }
     text.push_str(&sink(job, options, pins));
     let start = time_text(Time(job.start_ms.saturating_mul(NS_PER_MS)));
-    let settle = duration_text(options.time_after_stop);
-    let _ = writeln!(text, "[run.{}]\nstart = {start}\nsettle = {}", quoted(&job.job_id), quoted(&settle));
+    // The sources wait for late messages, and only as long as their partitions show no later ones.
+    let _ = writeln!(text, "[run.{}]\nstart = {start}\nsettle = \"0 s\"", quoted(&job.job_id));
     // One of the very start is left to `end`: a section with it would be refused.
     if let Some(stop) = passed_ms.filter(|stop| *stop > job.start_ms) {
         let stop = time_text(Time(stop.saturating_mul(NS_PER_MS)));

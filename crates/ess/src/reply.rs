@@ -191,6 +191,8 @@ pub struct Written {
     pub topics: BTreeMap<String, (u64, u64)>,
     /// Messages set aside, by reason.
     pub aside: BTreeMap<String, u64>,
+    /// Messages of the job that came after its end, by topic: they are not in the file.
+    pub late: BTreeMap<String, u64>,
     /// Offsets that are not in the file.
     pub lost: Vec<Lost>,
     /// Partitions of which retention took messages before the job was accepted, perhaps some of the job's time.
@@ -232,6 +234,8 @@ struct Account<'a> {
     error: Option<String>,
     topics: BTreeMap<&'a str, Counts>,
     aside: &'a BTreeMap<String, u64>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    late: &'a BTreeMap<String, u64>,
     lost: &'a [Lost],
     #[serde(skip_serializing_if = "is_zero")]
     more_lost: usize,
@@ -271,6 +275,7 @@ pub fn written(service_id: &str, job: &Written) -> Vec<u8> {
             .map(|(t, (messages, bytes))| (t.as_str(), Counts { messages: *messages, bytes: *bytes }))
             .collect(),
         aside: &job.aside,
+        late: &job.late,
         lost: &job.lost[..job.lost.len().min(LOST_MAX)],
         more_lost: job.lost.len().saturating_sub(LOST_MAX),
         warnings: job.begins.iter().take(LOST_MAX).map(warning).collect(),

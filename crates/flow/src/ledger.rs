@@ -14,7 +14,7 @@
 use crate::book::newest_commit;
 use crate::commits::{BySink, commits_of, last_commits};
 use crate::data::{Data, stream_fault};
-use crate::limits::{HOLES_MAX, UNEXPLAINED_MAX};
+use crate::limits::{HOLES_MAX, MARGIN, UNEXPLAINED_MAX};
 use crate::records::{ABSENT, BEYOND, CUT, Commit, Gap, REFUSED, Run, THROTTLED, UNKNOWN, WAITS, unknown_of};
 use crate::tally::Tally;
 use crate::totals;
@@ -231,6 +231,10 @@ impl Numbers {
         most - left
     }
 
+    fn has_holes(&self) -> bool {
+        !self.holes.is_empty() || self.folded > 0
+    }
+
     /// A number below the newest: it fills a hole, or it is there twice.
     fn fill(&mut self, number: u64) {
         match self.holes.range(..=number).next_back().map(|(a, b)| (*a, *b)) {
@@ -248,24 +252,72 @@ impl Numbers {
     }
 }
 
-/// Numbers of all origins of a stream over ranges of sequences.
-fn numbers(data: &Data, stream: &str, spans: &[(u64, u64)]) -> Result<BTreeMap<String, Numbers>, Fault> {
+/// The messages of an origin beside a run that the stream still has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Beside {
+    /// One past the highest number before the start.
+    before: u64,
+    /// The lowest number from the stop on.
+    after: Option<u64>,
+}
+
+/// What an index says of an origin and a run.
+#[derive(Default)]
+struct Walked {
+    members: Numbers,
+    beside: Beside,
+    /// Numbers between those of members that the stream has outside the run.
+    elsewhere: u64,
+}
+
+/// The numbers of each origin of a stream that are in a run, over ranges of sequences. Where some are missing, or a gap
+/// may touch the run (`has_gaps`), also which messages outside the run explain that: those of the ranges, and
+/// [`MARGIN`] before them. Messages after the seal are not read: the account of a sealed run does not change.
+fn numbers(
+    data: &Data,
+    stream: &str,
+    spans: &[(u64, u64)],
+    run: &Run,
+    has_gaps: bool,
+) -> Result<BTreeMap<String, Walked>, Fault> {
     let mut reader = data.reader_early(stream)?;
     let fault = |e| stream_fault(stream, e);
-    let bounds = reader.bounds();
-    let mut by_row: BTreeMap<u32, Numbers> = BTreeMap::new();
+    let (bounds, clock) = (reader.bounds(), reader.header().clock);
+    let mut by_row: BTreeMap<u32, Walked> = BTreeMap::new();
     let mut see = |entries: &[store::Entry]| {
-        for entry in entries {
-            by_row.entry(entry.origin).or_default().see(entry.origin_seq);
+        for entry in entries.iter().filter(|entry| run.holds(clock.time_of(entry))) {
+            by_row.entry(entry.origin).or_default().members.see(entry.origin_seq);
         }
     };
     for (from, to) in spans {
         reader.walk(*from.max(&bounds.first), *to.min(&bounds.count), &mut see).map_err(fault)?;
     }
+    if has_gaps || by_row.values().any(|walked| walked.members.has_holes()) {
+        let mut see = |entries: &[store::Entry]| {
+            for entry in entries {
+                let (time, number) = (clock.time_of(entry), entry.origin_seq);
+                if run.holds(time) {
+                    continue;
+                }
+                let walked = by_row.entry(entry.origin).or_default();
+                walked.elsewhere += walked.members.take(number, number, 1);
+                let Beside { before, after } = &mut walked.beside;
+                match time < run.start {
+                    true => *before = (*before).max(number.saturating_add(1)),
+                    false => *after = Some(after.map_or(number, |after| after.min(number))),
+                }
+            }
+        };
+        let mut from = spans.iter().map(|span| span.0).min().unwrap_or(0).saturating_sub(MARGIN).max(bounds.first);
+        for (_, to) in spans {
+            reader.walk(from, *to.min(&bounds.count), &mut see).map_err(fault)?;
+            from = from.max(*to);
+        }
+    }
     let names = reader.origins().map_err(fault)?;
     Ok(by_row
         .into_iter()
-        .map(|(row, numbers)| (names.get(row as usize).cloned().unwrap_or_else(|| format!("#{row}")), numbers))
+        .map(|(row, walked)| (names.get(row as usize).cloned().unwrap_or_else(|| format!("#{row}")), walked))
         .collect())
 }
 
@@ -369,9 +421,14 @@ fn entries_of(data: &Data, stream: &str, from: u64, to: u64, run: &Run) -> Resul
     let inside = |gap: &Gap| gap.from < run.stop && gap.to >= run.start;
     let mut accounts = Vec::new();
     let mut used = Vec::new();
-    for (origin, numbers) in numbers(data, stream, &spans)? {
+    let mut besides = BTreeMap::new();
+    for (origin, walked) in numbers(data, stream, &spans, run, !gaps.is_empty())? {
+        besides.insert(origin.clone(), walked.beside);
+        if walked.members.appended == 0 {
+            continue;
+        }
         let of_origin: Vec<&Gap> = gaps.iter().filter(|g| g.origin == origin).collect();
-        accounts.push(entry_of(stream, origin, numbers, &of_origin, &inside, &mut used));
+        accounts.push(entry_of(stream, origin, walked, &of_origin, &inside, &mut used));
     }
     let gone = reader.bounds().first.min(to).saturating_sub(from);
     if gone > 0 {
@@ -379,6 +436,10 @@ fn entries_of(data: &Data, stream: &str, from: u64, to: u64, run: &Run) -> Resul
     }
     // Origins of which nothing at all was appended (or is there any more).
     gaps.retain(|g| inside(g) && !accounts.iter().any(|a| a.origin == g.origin));
+    gaps.retain(|gap| {
+        let beside = besides.get(&gap.origin).copied().unwrap_or_default();
+        gap.last >= beside.before && beside.after.is_none_or(|after| gap.first < after)
+    });
     let mut absent = BTreeMap::new();
     for gap in gaps {
         let entry = absent.entry(gap.origin.clone()).or_insert_with(|| Entry::new(stream, gap.origin.clone()));
@@ -399,11 +460,12 @@ fn entries_of(data: &Data, stream: &str, from: u64, to: u64, run: &Run) -> Resul
 fn entry_of(
     stream: &str,
     origin: String,
-    mut n: Numbers,
+    walked: Walked,
     gaps: &[&Gap],
     inside: &dyn Fn(&Gap) -> bool,
     used: &mut Vec<Gap>,
 ) -> Entry {
+    let Walked { members: mut n, beside, elsewhere } = walked;
     let first = n.first.unwrap_or(0);
     let mut entry = Entry { appended: n.appended, duplicate: n.duplicate, ..Entry::new(stream, origin) };
     for gap in gaps {
@@ -440,11 +502,12 @@ fn entry_of(
         used.push(hole(first, above.saturating_sub(1), count));
     }
     used.extend(listed);
-    // What was lost at either end of a run: no message of the run stands beyond it, but its times are the run's.
+    // What was lost at either end of a run: no message of the run is beyond it, and none outside the run is between.
     let mut beyond = 0;
     for gap in gaps.iter().filter(|g| inside(g)) {
-        let before = gap.last.saturating_add(1).min(first).saturating_sub(gap.first);
-        let after = gap.last.saturating_add(1).saturating_sub(gap.first.max(n.next));
+        let end = gap.last.saturating_add(1);
+        let before = end.min(first).saturating_sub(gap.first.max(beside.before));
+        let after = end.min(beside.after.unwrap_or(u64::MAX)).saturating_sub(gap.first.max(n.next));
         let outside = (before + after).min(gap.count());
         if outside > 0 {
             beyond += outside;
@@ -454,7 +517,7 @@ fn entry_of(
             }
         }
     }
-    entry.sent = n.next - first + beyond;
+    entry.sent = n.next - first - elsewhere + beyond;
     entry.close();
     entry
 }

@@ -80,6 +80,10 @@ pub(crate) const HELD_PATIENCE: i64 = 5_000_000_000;
 /// held: about 4 MB.
 pub(crate) const HOLES_MAX: usize = 100_000;
 
+/// Messages before a run that its account reads to find numbers that came out of order: as many as one block of an
+/// index has, 4 MB.
+pub(crate) const MARGIN: u64 = 65_536;
+
 /// Ranges of missing numbers without a reason that the account of a run lists for an origin, the newest: the counts say
 /// how many there are.
 pub(crate) const UNEXPLAINED_MAX: usize = 1000;

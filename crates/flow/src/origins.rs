@@ -237,7 +237,7 @@ impl Origins {
         let origin = &mut self.rows[row as usize];
         let tally = &mut origin.tally;
         let Some(missed) = tally.lose(numbers, reason) else { return };
-        if tally.appended == 0 {
+        if tally.appended == 0 && *times.end() < i64::MAX {
             tally.last_time = tally.last_time.max(*times.end());
         }
         if origin.gaps.is_empty() {

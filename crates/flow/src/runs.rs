@@ -5,6 +5,10 @@
 //! sequence ranges that contain the members, per stream and epoch. From then on the run is a pure function of the
 //! streams.
 //!
+//! A stream that deletes messages may have deleted those of a run before it seals. So the first step of a run lists
+//! where its members can begin in each stream, and the keeper notes where they begin and end while the stream still has
+//! them: the seal names the sequences of deleted members too.
+//!
 //! Failure behaviour: a change without room in `runs` is refused or retried; a restarted mover resumes from the newest
 //! message of each run.
 
@@ -13,7 +17,7 @@ use crate::commits::{self, seen};
 use crate::data::{Data, RUNS, each_batch, stream_fault};
 use crate::records::{Range, Run, Stop};
 use crate::{Fault, Passes};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use store::{Clock, Level, ReadOptions, Reader};
 use wire::bprn::{STOP_UNKNOWN, State};
@@ -122,7 +126,55 @@ pub struct RunKeeper {
     sealing: BTreeMap<String, BTreeMap<String, u64>>,
     /// The stream that could not be read at the last step.
     unread: Option<Fault>,
+    /// Where the members of runs that are not sealed are, by run and stream.
+    extents: BTreeMap<String, BTreeMap<String, Extent>>,
+    /// When they were last followed, ns since 1970 UTC.
+    followed: i64,
 }
+
+/// Where the members of a run are in a stream, noted before the stream deletes them.
+struct Extent {
+    uuid: [u8; 16],
+    /// Sequence of the first member.
+    first: Option<u64>,
+    /// One past the last member; while the run is open, a sequence that is not behind it.
+    next: u64,
+    /// The sequence that was next when the extent was last followed.
+    at: u64,
+}
+
+impl Extent {
+    /// Follows the stream to its end: while the run is open only until its first member is there.
+    fn follow(&mut self, run: &Run, reader: &mut Reader) -> store::Result<()> {
+        let (bounds, clock) = (reader.bounds(), reader.header().clock);
+        let is_open = run.state == State::Open;
+        if bounds.first > self.at {
+            // Deleted meanwhile: these came between two moments of the run.
+            self.first.get_or_insert(self.at);
+            (self.at, self.next) = (bounds.first, self.next.max(bounds.first));
+        }
+        let from = if is_open { self.at } else { self.next.max(bounds.first) };
+        let (mut at, mut found) = (from, None);
+        let mut see = |entries: &[store::Entry]| {
+            for entry in entries {
+                if run.holds(clock.time_of(entry)) {
+                    found = Some((found.map_or(at, |(first, _)| first), at + 1));
+                }
+                at += 1;
+            }
+        };
+        reader.walk(from, bounds.count, &mut see)?;
+        if let Some((first, next)) = found {
+            self.first.get_or_insert(first);
+            self.next = self.next.max(if is_open { first } else { next });
+        }
+        self.at = bounds.count.max(self.at);
+        Ok(())
+    }
+}
+
+/// While the first member of a run is awaited in a stream, the stream is looked at this often, ns.
+const FOLLOW_PAUSE: i64 = 1_000_000_000;
 
 /// How long a command waits for the mark.
 const COMMAND_PATIENCE: Duration = Duration::from_secs(5);
@@ -134,7 +186,8 @@ impl RunKeeper {
     pub fn open(data: &Data) -> Result<Self, Fault> {
         let book = Book::open_settled(data, RUNS, Keeps::All)?;
         let runs = runs(data)?;
-        Ok(Self { data: data.clone(), book, runs, pending: None, sealing: BTreeMap::new(), unread: None })
+        let (sealing, extents) = (BTreeMap::new(), BTreeMap::new());
+        Ok(Self { data: data.clone(), book, runs, pending: None, sealing, unread: None, extents, followed: i64::MIN })
     }
 
     /// What opening the stream of runs found: where it was cut, runs are forgotten.
@@ -162,7 +215,14 @@ impl RunKeeper {
     /// A step at `now` would change nothing, unless all streams of an open run have ended: no run settles, and none has
     /// come to its stop.
     pub fn rests(&self, now: i64) -> bool {
-        self.pending.is_none() && self.unsealed().all(|run| run.state == State::Open && now < run.stop)
+        let is_begun = |run: &Run| {
+            let extents = self.extents.get(&run.name);
+            extents.is_some_and(|extents| extents.values().all(|extent| extent.first.is_some()))
+        };
+        let is_followed = (self.followed..self.followed.saturating_add(FOLLOW_PAUSE)).contains(&now);
+        let rests =
+            |run: &Run| run.state == State::Open && now < run.stop && (now < run.start || is_followed || is_begun(run));
+        self.pending.is_none() && self.unsealed().all(rests)
     }
 
     /// Begins a run. Asked again with the same name and start, the answer is the run that is there.
@@ -199,6 +259,7 @@ impl RunKeeper {
             reason: String::new(),
             inclusive,
         };
+        let run = Run { streams: self.beginnings(&run, now)?, ..run };
         self.command(&run)?;
         Ok(run)
     }
@@ -233,6 +294,7 @@ impl RunKeeper {
             _ => {}
         }
         let run = ending(&run, stop, reason, now);
+        self.follow_to_end(&run, now);
         self.command(&run)?;
         Ok(run)
     }
@@ -242,6 +304,7 @@ impl RunKeeper {
         while self.pending.is_none() {
             let Some(run) = self.runs.iter().find(|r| r.state == State::Open) else { return Ok(true) };
             let run = ending(run, None, reason, now);
+            self.follow_to_end(&run, now);
             if !self.append(&run, STEP_PATIENCE)? {
                 return Ok(false);
             }
@@ -261,7 +324,10 @@ impl RunKeeper {
             changed.push(run);
         }
         self.unread = None;
+        self.extents.retain(|name, _| self.runs.iter().any(|run| run.name == *name && run.state != State::Sealed));
         for at in 0..self.runs.len() {
+            let run = self.runs[at].clone();
+            self.follow(&run, now, &streams.iter().map(|stream| stream.name.as_str()).collect::<Vec<_>>());
             loop {
                 match self.next_step(at, now, streams) {
                     Ok(None) => break,
@@ -280,6 +346,55 @@ impl RunKeeper {
             }
         }
         Ok(changed)
+    }
+
+    /// Where the members of a run that begins can begin, in each stream that is there.
+    fn beginnings(&self, run: &Run, now: i64) -> Result<Vec<Range>, Fault> {
+        let mut ranges = Vec::new();
+        for stream in self.data.streams(false)? {
+            let mut reader = self.data.reader_early(&stream)?;
+            let (header, bounds) = (reader.header().clone(), reader.bounds());
+            let by_arrival = header.clock != Clock::Epoch;
+            if header.level == Level::Disk && bounds.first == 0 {
+                continue;
+            }
+            let first = match by_arrival {
+                true if run.start >= now => bounds.count,
+                true => bounds.first,
+                false => reader.time_range(run.start, run.stop).map_err(|e| stream_fault(&stream, e))?.0,
+            };
+            let epoch = header.epoch_of(first);
+            ranges.push(Range { stream, uuid: header.uuid, epoch, first, next: first, by_arrival, ended: false });
+        }
+        Ok(ranges)
+    }
+
+    /// Notes where the members of an unsealed run are in the streams that delete messages.
+    fn follow(&mut self, run: &Run, now: i64, streams: &[&str]) {
+        if run.state == State::Sealed || now < run.start {
+            return;
+        }
+        self.followed = now;
+        let extents = self.extents.entry(run.name.clone()).or_default();
+        let has_begun = |extents: &BTreeMap<String, Extent>, name: &str| {
+            run.state == State::Open && extents.get(name).is_some_and(|extent| extent.first.is_some())
+        };
+        for name in streams {
+            if has_begun(extents, name) {
+                continue;
+            }
+            if let Err(fault) = follow_stream(&self.data, run, name, extents) {
+                self.unread = Some(fault.leads_to(format!("cannot follow run `{}`", run.name)));
+            }
+        }
+    }
+
+    /// The same at the moment in which its stop becomes known.
+    fn follow_to_end(&mut self, run: &Run, now: i64) {
+        let extents = self.extents.get(&run.name);
+        let names = run.streams.iter().map(|range| &range.stream).chain(extents.into_iter().flat_map(BTreeMap::keys));
+        let names: Vec<String> = names.cloned().collect::<BTreeSet<_>>().into_iter().collect();
+        self.follow(run, now, &names.iter().map(String::as_str).collect::<Vec<_>>());
     }
 
     /// The next step of a run's life, if it is due. An error is one of a stream.
@@ -353,11 +468,12 @@ impl RunKeeper {
         let end = known.map_or(bounds.count, |end| bounds.count.min(*end));
         let marked = header.level == Level::Memory || bounds.disk >= end;
         let by_arrival = header.clock != Clock::Epoch;
-        let first = if by_arrival {
-            bounds.first
+        let (mut first, mut next) = if by_arrival {
+            (bounds.first, end)
         } else {
-            reader.time_range(run.start, run.stop).map_err(|e| stream_fault(&stream.name, e))?.0
+            reader.time_range(run.start, run.stop).map_err(|e| stream_fault(&stream.name, e))?
         };
+        let extent = self.extents.get(&run.name).and_then(|extents| extents.get(&stream.name));
         // What retention took since is a member all the same, where a sink has seen it.
         let taken = if bounds.first > 0 && !by_arrival {
             let known = commits::last_commits(&self.data)?.remove(&run.name).unwrap_or_default();
@@ -365,7 +481,18 @@ impl RunKeeper {
         } else {
             None
         };
-        let first = taken.map_or(first, |taken| taken.min(first)).min(end);
+        match (taken, extent.filter(|extent| extent.uuid == header.uuid)) {
+            (Some(taken), _) => first = first.min(taken),
+            (None, Some(Extent { first: Some(noted), next: after, .. })) if *noted < bounds.first => {
+                if by_arrival || first >= next {
+                    next = *after;
+                }
+                first = first.min(*noted);
+            }
+            _ => {}
+        }
+        let end = end.min(next.max(first));
+        let first = first.min(end);
         let range = |epoch, first, next| {
             let stream_name = stream.name.clone();
             Range { stream: stream_name, uuid: header.uuid, epoch, first, next, by_arrival, ended: stream.ended }
@@ -425,6 +552,26 @@ impl RunKeeper {
             None => self.runs.push(run.clone()),
         }
     }
+}
+
+/// Notes where the members of a run are in a stream, if that deletes messages.
+fn follow_stream(data: &Data, run: &Run, name: &str, extents: &mut BTreeMap<String, Extent>) -> Result<(), Fault> {
+    let fault = |e| stream_fault(name, e);
+    let mut reader = data.reader_early(name)?;
+    let (header, bounds) = (reader.header(), reader.bounds());
+    if header.level == Level::Disk && bounds.first == 0 {
+        return Ok(());
+    }
+    let uuid = header.uuid;
+    if extents.get(name).is_none_or(|extent| extent.uuid != uuid) {
+        let noted = run.streams.iter().find(|range| range.stream == *name && range.uuid == uuid);
+        let first = match noted {
+            Some(range) => range.first,
+            None => reader.time_range(run.start, run.stop).map_err(fault)?.0,
+        };
+        extents.insert(name.to_owned(), Extent { uuid, first: None, next: first, at: first });
+    }
+    extents.get_mut(name).map_or(Ok(()), |extent| extent.follow(run, &mut reader).map_err(fault))
 }
 
 /// A run whose stop is known from now on, never later than was declared. None: now, and empty if it has not begun.

@@ -281,7 +281,7 @@ impl<'a> Tail<'a> {
         } else {
             tally.lose(gap.first..=gap.last, &gap.reason);
         }
-        if tally.appended == 0 {
+        if tally.appended == 0 && gap.to < i64::MAX {
             tally.last_time = tally.last_time.max(gap.to);
         }
         self.entries.changed.insert(gap.origin.clone());

@@ -1,5 +1,6 @@
 //! A partition that is read: where it stands, and what its offsets say of messages that are not there.
 
+use crate::limits::LAG_MAX;
 use crate::state::Place;
 use flow::{Fault, Outlet, Pushed};
 use store::{Meta, SchemaId};
@@ -7,7 +8,7 @@ use store::{Meta, SchemaId};
 /// The reason of offsets that hold no message for a reader: compaction, markers of transactions, and messages of
 /// transactions that were given up.
 const SKIPPED: &str = "skipped.kafka";
-/// The reason of offsets that retention took before they were read.
+/// The reason of offsets that retention removed before they were read.
 const RETIRED: &str = "lost.retention";
 
 /// A partition of a topic.
@@ -25,15 +26,17 @@ pub(crate) struct Partition {
     pub(crate) place: Place,
     /// The offset of the oldest message at the start: what was due before it is lost.
     first: u64,
-    /// Source time of its newest message.
-    time: i64,
+    /// Source time of its newest message; none where the stream has no message of it.
+    time: Option<i64>,
     /// Behind its newest message when the ends were last asked for.
     pub(crate) end: u64,
     /// From here on nothing is taken.
     pub(crate) limit: Option<u64>,
     /// Kafka's time of its newest message.
     kafka_time: i64,
-    /// All up to this time has been taken.
+    /// Kafka's time up to which the partition has been read.
+    reached: i64,
+    /// Source time up to which the partition has brought all messages.
     pub(crate) frontier: i64,
 }
 
@@ -47,9 +50,22 @@ pub(crate) struct Given<'a> {
 
 impl Partition {
     /// At a place; `first` is the offset of its oldest message, `time` that of its newest message in the stream.
-    pub(crate) fn new(topic: usize, number: i32, origin: String, place: Place, first: u64, time: i64) -> Self {
-        let (kafka_time, frontier) = (i64::MIN, i64::MIN);
-        Self { topic, number, origin, row: None, place, first, time, end: 0, limit: None, kafka_time, frontier }
+    pub(crate) fn new(topic: usize, number: i32, origin: String, place: Place, first: u64, time: Option<i64>) -> Self {
+        let (kafka_time, reached, frontier) = (i64::MIN, i64::MIN, i64::MIN);
+        Self {
+            topic,
+            number,
+            origin,
+            row: None,
+            place,
+            first,
+            time,
+            end: 0,
+            limit: None,
+            kafka_time,
+            reached,
+            frontier,
+        }
     }
 
     fn row(&mut self, out: &mut dyn Outlet) -> Result<u32, Fault> {
@@ -59,21 +75,20 @@ impl Partition {
         }
     }
 
-    /// Counts offsets below `next` that hold no message for us.
-    fn pass(&mut self, next: u64, time: i64, reason: &str, out: &mut dyn Outlet) -> Result<(), Fault> {
+    /// Counts offsets below `next` that hold no message for the reader: below `first` retention removed them. Their
+    /// time lies between that of the message before them and `until`, that of the message after them.
+    fn pass(&mut self, next: u64, until: Option<i64>, out: &mut dyn Outlet) -> Result<(), Fault> {
         let next = self.limit.map_or(next, |limit| next.min(limit));
-        if next > self.place.next {
-            let row = self.row(out)?;
-            let times = self.time.min(time)..=self.time.max(time);
-            out.missing(row, self.place.next..=next - 1, times, reason)?;
-            self.place.next = next;
+        let before = self.time.unwrap_or(i64::MIN);
+        let after = until.unwrap_or(i64::MAX);
+        for (end, reason) in [(self.first.min(next), RETIRED), (next, SKIPPED)] {
+            if end > self.place.next {
+                let row = self.row(out)?;
+                out.missing(row, self.place.next..=end - 1, before.min(after)..=before.max(after), reason)?;
+                self.place.next = end;
+            }
         }
         Ok(())
-    }
-
-    /// Counts what retention took before the start.
-    pub(crate) fn begin(&mut self, now: i64, out: &mut dyn Outlet) -> Result<(), Fault> {
-        self.pass(self.first, now, RETIRED, out)
     }
 
     /// Takes a message at `now`.
@@ -84,7 +99,7 @@ impl Partition {
         }
         let (schema, time) = read(given.payload);
         let source_time = time.or(given.time).unwrap_or(now);
-        self.pass(offset, source_time, SKIPPED, out)?;
+        self.pass(offset, Some(source_time), out)?;
         if self.limit.is_some_and(|limit| offset >= limit) {
             return Ok(Pushed::Taken);
         }
@@ -92,25 +107,34 @@ impl Partition {
         let meta = Meta { source_time, origin, origin_seq: offset, schema, flags: 0 };
         let pushed = out.push(&meta, given.payload)?;
         if pushed == Pushed::Taken {
-            (self.place.next, self.time) = (offset + 1, source_time);
-            self.reach_time(given.time, now);
+            (self.place.next, self.time) = (offset + 1, Some(source_time));
+            self.reach_time(given.time, source_time, now);
         }
         Ok(pushed)
     }
 
-    /// A message of this time by Kafka's clock is taken. Producers set that time: one message alone, whose producer may
-    /// have a wrong clock, does not move the frontier, and neither does a time after `now`.
-    fn reach_time(&mut self, time: Option<i64>, now: i64) {
-        let Some(time) = time else { return };
+    /// Advances the frontier for a message with these times. Kafka's time orders a partition, but a message may come
+    /// long after its source time: the frontier is Kafka's time less half again the longest lag seen so far.
+    ///
+    /// Producers set Kafka's time: one message alone, whose producer may have a wrong clock, does not move the
+    /// frontier, and neither does a time after `now`.
+    fn reach_time(&mut self, kafka_time: Option<i64>, source_time: i64, now: i64) {
+        let Some(time) = kafka_time else { return };
+        let lag = self.reached.max(time).saturating_sub(source_time);
+        if lag <= LAG_MAX {
+            self.place.lag = self.place.lag.max(lag);
+        }
         let reached = time.min(std::mem::replace(&mut self.kafka_time, time));
         if reached <= now {
-            self.frontier = self.frontier.max(reached);
+            self.reached = self.reached.max(reached);
+            let lag = self.place.lag;
+            self.frontier = self.frontier.max(self.reached.saturating_sub(lag + lag / 2));
         }
     }
 
-    /// The partition has no message before this offset that was not given.
-    pub(crate) fn reach(&mut self, end: u64, now: i64, out: &mut dyn Outlet) -> Result<(), Fault> {
-        self.pass(end, now, SKIPPED, out)
+    /// The partition has no message before this offset that the source has not received.
+    pub(crate) fn reach(&mut self, end: u64, out: &mut dyn Outlet) -> Result<(), Fault> {
+        self.pass(end, None, out)
     }
 
     /// Nothing more of it is taken.
@@ -144,6 +168,7 @@ mod tests {
     struct Recorder {
         offsets: Vec<u64>,
         missing: Vec<(RangeInclusive<u64>, String)>,
+        times: Vec<RangeInclusive<i64>>,
         is_full: bool,
     }
 
@@ -160,6 +185,7 @@ mod tests {
         ) -> Result<(), Fault> {
             assert!(!times.is_empty());
             self.missing.push((numbers, reason.to_owned()));
+            self.times.push(times);
             Ok(())
         }
         fn count(&mut self, _: u32, _: &str, _: u64) -> Result<(), Fault> {
@@ -190,14 +216,13 @@ mod tests {
 
     #[test]
     fn offsets_without_a_message_are_skipped_and_those_that_retention_took_are_lost() {
-        let (mut out, place) = (Recorder::default(), Place { next: 5, life: 1 });
-        let mut partition = Partition::new(0, 0, "a/0".into(), place, 8, 20);
-        partition.begin(30, &mut out).unwrap();
+        let (mut out, place) = (Recorder::default(), Place { next: 5, life: 1, lag: 0 });
+        let mut partition = Partition::new(0, 0, "a/0".into(), place, 8, Some(5));
         // 8 and 9 were compacted; 11 is the marker of a transaction, as is 13, the last.
         for offset in [10, 12, 10] {
             assert_eq!(partition.give(&given(offset), 30, &mut out).unwrap(), Pushed::Taken);
         }
-        partition.reach(14, 30, &mut out).unwrap();
+        partition.reach(14, &mut out).unwrap();
         assert_eq!(out.offsets, [10, 12]);
         let skipped = |numbers| (numbers, SKIPPED.to_owned());
         assert_eq!(out.missing, [(5..=7, RETIRED.to_owned()), skipped(8..=9), skipped(11..=11), skipped(13..=13)]);
@@ -207,7 +232,7 @@ mod tests {
     #[test]
     fn a_message_without_room_is_given_again_and_its_hole_is_counted_once() {
         let mut out = Recorder { is_full: true, ..Recorder::default() };
-        let mut partition = Partition::new(0, 0, "a/0".into(), Place { next: 0, life: 1 }, 0, 0);
+        let mut partition = Partition::new(0, 0, "a/0".into(), Place { next: 0, life: 1, lag: 0 }, 0, None);
         assert_eq!(partition.give(&given(3), 30, &mut out).unwrap(), Pushed::Full);
         out.is_full = false;
         assert_eq!(partition.give(&given(3), 30, &mut out).unwrap(), Pushed::Taken);
@@ -217,7 +242,7 @@ mod tests {
     #[test]
     fn one_message_of_a_wrong_clock_does_not_move_the_frontier() {
         let (mut out, mut offset) = (Recorder::default(), 0);
-        let mut partition = Partition::new(0, 0, "a/0".into(), Place { next: 0, life: 1 }, 0, 0);
+        let mut partition = Partition::new(0, 0, "a/0".into(), Place { next: 0, life: 1, lag: 0 }, 0, None);
         let mut give = |time: Option<i64>| {
             let given = Given { offset, payload: b"x", time };
             assert_eq!(partition.give(&given, 1000, &mut out).unwrap(), Pushed::Taken);
@@ -231,10 +256,82 @@ mod tests {
         assert_eq!([give(Some(130)), give(Some(2000)), give(Some(2000)), give(Some(140))], [120, 130, 130, 140]);
     }
 
+    /// A value with this source time.
+    fn value(time: i64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let value = wire::f144::F144 { source_name: "x", timestamp: time, value: 1.5.into() };
+        wire::f144::write(&mut bytes, &value).unwrap();
+        bytes
+    }
+
+    /// The frontier after each message of (source time, Kafka's time), in seconds.
+    fn frontiers(partition: &mut Partition, messages: &[(i64, i64)]) -> Vec<i64> {
+        const SECOND: i64 = 1_000_000_000;
+        let mut out = Recorder::default();
+        let mut after = Vec::new();
+        for (source, kafka) in messages {
+            let payload = value(source * SECOND);
+            let (offset, time) = (partition.place.next, Some(kafka * SECOND));
+            let given = Given { offset, payload: &payload, time };
+            assert_eq!(partition.give(&given, i64::MAX, &mut out).unwrap(), Pushed::Taken);
+            after.push(partition.frontier.div_euclid(SECOND));
+        }
+        after
+    }
+
+    fn partition(lag: i64) -> Partition {
+        Partition::new(0, 0, "a/0".into(), Place { next: 0, life: 1, lag }, 0, None)
+    }
+
+    #[test]
+    fn the_frontier_is_a_source_time_whatever_the_lag_of_the_topic() {
+        for lag in [0, 1, 9, 30, 60] {
+            let messages: Vec<(i64, i64)> = (1000..1200).map(|time| (time, time + lag)).collect();
+            let after = frontiers(&mut partition(0), &messages);
+            assert!(after[1..].iter().zip(&messages[1..]).all(|(frontier, (time, _))| frontier < time), "{lag}");
+            assert!(after[199] >= 1199 - 1 - lag / 2, "{lag}: {}", after[199]);
+        }
+    }
+
+    #[test]
+    fn the_slowest_of_several_producers_moves_the_frontier() {
+        // One sends at once, one 40 s later.
+        let messages: Vec<(i64, i64)> = (1000..1400).flat_map(|time| [(time, time), (time - 40, time)]).collect();
+        let after = frontiers(&mut partition(0), &messages);
+        assert!(after[4..].iter().zip(&messages[4..]).all(|(frontier, (_, kafka))| *frontier <= kafka - 40));
+        // Kafka's time is that of the source, and messages of one producer come later than the others.
+        let messages: Vec<(i64, i64)> = (1000..1400).flat_map(|t| [(t, t), (t, t), (t - 40, t - 40)]).collect();
+        let after = frontiers(&mut partition(0), &messages);
+        assert!(after[6..].iter().zip(&messages[6..]).all(|(frontier, _)| *frontier <= 1360));
+    }
+
+    #[test]
+    fn values_that_are_repeated_for_hours_do_not_stop_the_frontier() {
+        let messages: Vec<(i64, i64)> = (10_000..10_100).flat_map(|time| [(time, time), (5, time)]).collect();
+        assert!(*frontiers(&mut partition(0), &messages).last().unwrap() >= 10_090);
+    }
+
+    #[test]
+    fn the_lag_survives_a_restart() {
+        let lag = 20_000_000_000;
+        assert_eq!(*frontiers(&mut partition(lag), &[(1000, 1000), (1001, 1001)]).last().unwrap(), 970);
+    }
+
+    #[test]
+    fn a_hole_lies_between_the_times_of_its_neighbours_and_has_no_other() {
+        let mut out = Recorder::default();
+        let mut hole = Partition::new(0, 0, "a/0".into(), Place { next: 0, life: 1, lag: 0 }, 5, None);
+        // Retention removed all that the source was to read; then a message.
+        hole.reach(5, &mut out).unwrap();
+        hole.give(&given(7), 30, &mut out).unwrap();
+        hole.reach(9, &mut out).unwrap();
+        assert_eq!(out.times, [i64::MIN..=i64::MAX, i64::MIN..=10, 10..=i64::MAX]);
+    }
+
     #[test]
     fn nothing_behind_the_limit_is_taken_or_counted() {
         let mut out = Recorder::default();
-        let mut partition = Partition::new(0, 0, "a/0".into(), Place { next: 0, life: 1 }, 0, 0);
+        let mut partition = Partition::new(0, 0, "a/0".into(), Place { next: 0, life: 1, lag: 0 }, 0, None);
         partition.limit = Some(2);
         assert!(!partition.is_done());
         for offset in [0, 5] {

@@ -9,6 +9,7 @@ use settings::units::{self, When};
 use settings::{Key, Refused, Section, Setting, Take, Time, key, noun, required, shortened};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use toml_edit::Item;
 
 pub(crate) static BROKERS: Key =
@@ -27,6 +28,13 @@ static START: Key = key(
 );
 static STOP: Key =
     key("stop", "time", "", "The source ends there: at the first message of this time by Kafka's clock.");
+static WAIT: Key = key(
+    "wait",
+    "duration",
+    "0 s",
+    "How long after its source time a message may still come. A partition that shows no later message is complete up to \
+     this long ago; one that does is complete up to that message, less the lag that its messages have shown.",
+);
 pub(crate) static PROPERTIES: Key = key(
     "properties",
     "table",
@@ -38,7 +46,7 @@ pub(crate) static PROPERTIES: Key = key(
 pub static SOURCE: SourceKind = SourceKind {
     name: "kafka",
     about: "Topics of a Kafka cluster.",
-    keys: &[&BROKERS, &TOPICS, &START, &STOP, &PROPERTIES],
+    keys: &[&BROKERS, &TOPICS, &START, &STOP, &WAIT, &PROPERTIES],
     read,
     more: None,
 };
@@ -119,6 +127,8 @@ pub(crate) struct Plan {
     pub(crate) start: Setting<Start>,
     /// Where the source ends, ns since 1970 UTC.
     pub(crate) stop: Option<i64>,
+    /// How long after its source time a message may still come, ns.
+    pub(crate) wait: i64,
     /// Properties of the client.
     pub(crate) properties: Vec<Property>,
 }
@@ -152,8 +162,8 @@ impl SourcePlan for Plan {
 
     #[cfg(not(feature = "client"))]
     fn build(&self) -> Result<Box<dyn Source>, Fault> {
-        let Self { name, brokers, topics, start, stop, properties } = self;
-        let _ = (brokers, topics, start, stop, properties);
+        let Self { name, brokers, topics, start, stop, wait, properties } = self;
+        let _ = (brokers, topics, start, stop, wait, properties);
         Err(Fault::new(format!("source `{name}` cannot be built"), UNBUILT).hint(UNBUILT_HINT))
     }
 }
@@ -184,6 +194,7 @@ fn read(name: &str, section: &mut Section<'_>) -> Option<Arc<dyn SourcePlan>> {
         section.refuse(&START, refused);
     }
     let stop: Option<Setting<Time>> = section.get(&STOP);
+    let wait: Setting<Duration> = section.need(&WAIT);
     let properties = read_properties(section, &property::SOURCE);
     Some(Arc::new(Plan {
         name: name.to_owned(),
@@ -191,6 +202,7 @@ fn read(name: &str, section: &mut Section<'_>) -> Option<Arc<dyn SourcePlan>> {
         topics,
         start,
         stop: stop.map(|stop| stop.value.0),
+        wait: i64::try_from(wait.as_nanos()).unwrap_or(i64::MAX),
         properties,
     }))
 }

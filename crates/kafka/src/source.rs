@@ -3,19 +3,23 @@
 //! At its start it asks which partitions there are and where each begins and ends, which may take seconds. A step takes
 //! what librdkafka has fetched, in batches, and never waits.
 //!
-//! The frontier: ten times a second the source asks where the partitions end. A partition of which all that was there
-//! is taken has brought everything up to the time of the question, another one up to Kafka's time of what was taken.
-//! The frontier of the source is the least of these. Brokers that do not answer stop it, so that no run seals without
-//! their messages. So does a partition whose end has fallen, until the brokers say that its topic is still the same: a
-//! topic that was deleted and made again begins at 0, and its messages are not taken yet.
+//! The frontier is a source time, and messages come later than theirs. A partition is complete up to the later of two
+//! times: what its messages show (Kafka's time of the newest, less half again the longest lag seen between source time
+//! and Kafka's), and, where all that was there when the ends were asked for has been received, the time of the question
+//! less `wait`. The frontier of the source is the least over its partitions. For `wait` after brokers were away the
+//! question shows nothing: producers still retry.
+//!
+//! The source asks ten times a second where the partitions end. Brokers that do not answer stop the frontier, so that no
+//! run seals without their messages. So does a partition whose end has fallen, until the brokers say that its topic is
+//! still the same: a topic that was deleted and made again begins at 0, and its messages are not received yet.
 
 use crate::client::{Claim, Pairs};
 use crate::librdkafka::{
     Batch, Content, Kind, Mark, OffsetAnswer, Queue, Record, Spec, Topic, TopicAnswer, Wake, Wrong,
 };
 use crate::limits::{
-    ANSWER_PATIENCE, ANSWER_TIMEOUT_MS, BATCH_MESSAGES, ENDS_PAUSE, FULL_REST, PARTITIONS_MAX, PROPERTIES, REST,
-    START_PATIENCE_MS, STEP_BYTES, STEP_MESSAGES, TOPICS_PAUSE,
+    ANSWER_PATIENCE, ANSWER_TIMEOUT_MS, BATCH_MESSAGES, ENDS_PAUSE, FULL_REST, OUTAGE_MIN, PARTITIONS_MAX, PROPERTIES,
+    REST, START_PATIENCE_MS, STEP_BYTES, STEP_MESSAGES, TOPICS_PAUSE,
 };
 use crate::partition::{Given, Partition};
 use crate::section::{Plan, Start};
@@ -148,12 +152,14 @@ struct Open {
     which: Question,
     /// When the ends were asked for that the partitions have.
     known: Option<i64>,
+    /// When all ends were last answered.
+    answered: Option<i64>,
+    /// The newest time in which brokers were away: its begin and its end.
+    outage: Option<(i64, i64)>,
     /// When an end was seen to fall; until the topics are known to be the same.
     fallen: Option<i64>,
     /// Since when no question was answered.
     silent: Option<i64>,
-    /// What retention took is counted.
-    has_begun: bool,
     /// The clock has passed `stop`.
     stop: Stop,
     frontier: i64,
@@ -313,9 +319,10 @@ impl Open {
             ends: Question::default(),
             which: Question { asked: None, due: now + TOPICS_PAUSE },
             known: None,
+            answered: None,
+            outage: None,
             fallen: None,
             silent: None,
-            has_begun: false,
             stop: Stop::Ahead,
             frontier: i64::MIN,
             trouble: None,
@@ -352,10 +359,6 @@ impl Open {
 
     fn step(&mut self, now: i64, out: &mut dyn Outlet) -> Result<Step, Fault> {
         self.wake.drain();
-        if !self.has_begun {
-            self.partitions.iter_mut().try_for_each(|partition| partition.begin(now, out))?;
-            self.has_begun = true;
-        }
         self.take_answers(now)?;
         self.ask(now)?;
         // Past the time of the stop nothing is taken before it is known which messages are.
@@ -385,8 +388,13 @@ impl Open {
     /// Advances the frontiers of the partitions, and that of the source.
     fn advance(&mut self) {
         if let Some(asked) = self.known {
+            let wait = self.plan.wait;
+            let shown = match self.outage {
+                Some((begin, end)) if asked < end.saturating_add(wait) => begin,
+                _ => asked,
+            };
             let even = self.partitions.iter_mut().filter(|partition| partition.is_even());
-            even.for_each(|partition| partition.frontier = partition.frontier.max(asked));
+            even.for_each(|partition| partition.frontier = partition.frontier.max(shown.saturating_sub(wait)));
         }
         if let Some(least) = self.partitions.iter().map(|partition| partition.frontier).min() {
             self.frontier = self.frontier.max(least);
@@ -404,7 +412,7 @@ impl Open {
                 Content::Unanswered(_, _) => drop(self.ends.close(now + ENDS_PAUSE)),
                 Content::Topics(topics) => {
                     let asked = self.which.close(now + TOPICS_PAUSE);
-                    self.take_topics(topics, now)?;
+                    self.take_topics(topics)?;
                     self.fallen = self.fallen.filter(|since| asked.is_none_or(|asked| asked < *since));
                 }
                 Content::Offsets(Mark::Stop, rows) => self.take_stop(rows),
@@ -420,7 +428,7 @@ impl Open {
     }
 
     /// Finds partitions that are new, and topics that are not those of the start.
-    fn take_topics(&mut self, answers: &[TopicAnswer], now: i64) -> Result<(), Fault> {
+    fn take_topics(&mut self, answers: &[TopicAnswer]) -> Result<(), Fault> {
         for TopicAnswer { name, id, partitions, wrong, .. } in answers {
             let Some(at) = self.topics.iter().position(|topic| topic.name == *name) else { continue };
             if let Some(wrong) = wrong {
@@ -436,9 +444,9 @@ impl Open {
                 if self.partitions.len() >= PARTITIONS_MAX {
                     return Err(self.plan.too_many(self.partitions.len() + 1));
                 }
-                let place = Place { next: self.plan.declared(name, number).unwrap_or(0), life: 1 };
+                let place = Place { next: self.plan.declared(name, number).unwrap_or(0), life: 1, lag: 0 };
                 let origin = state::origin(name, number, place.life);
-                self.read(Partition::new(at, number as i32, origin, place, 0, now), place.next)?;
+                self.read(Partition::new(at, number as i32, origin, place, 0, None), place.next)?;
                 self.missing = self.missing();
             }
         }
@@ -471,6 +479,12 @@ impl Open {
             }
         }
         self.known = asked.filter(|_| is_whole && self.fallen.is_none());
+        if let Some(asked) = self.known
+            && let Some(before) = self.answered.replace(asked)
+            && asked.saturating_sub(before) > OUTAGE_MIN
+        {
+            self.outage = Some((before, asked));
+        }
     }
 
     /// Takes the offsets at which the source ends; the end is one that was asked for after the time of the stop.
@@ -594,7 +608,7 @@ fn give(
             partition.give(&given, now, out)
         }
         Some(wrong) if wrong.kind == Kind::PartitionEnd => {
-            partition.reach(record.offset(), now, out).map(|()| Pushed::Taken)
+            partition.reach(record.offset(), out).map(|()| Pushed::Taken)
         }
         Some(wrong) => plan.lasting_at(topic, partition.number, &wrong).map_or(Ok(Pushed::Taken), Err),
     }
@@ -634,13 +648,13 @@ fn places(
         let number = *number as usize;
         let new = plan.declared(topic, number).unwrap_or(0);
         let place = state::resumed(state, resume, topic, &answers[at].id, number, new);
-        let place = place.unwrap_or(Place { next: begin, life: 1 });
+        let place = place.unwrap_or(Place { next: begin, life: 1, lag: 0 });
         if place.next > end {
             return Err(plan.beyond(topic, number, place.next, end));
         }
         let name = state::origin(topic, number, 1);
         let known = resume.origins.iter().find(|origin| origin.name == name);
-        let last = known.map_or(now, |origin| origin.last_time);
+        let last = known.map(|origin| origin.last_time);
         let origin = state::origin(topic, number, place.life);
         places.push((Partition::new(at, number as i32, origin, place, first, last), place.next.max(first)));
     }

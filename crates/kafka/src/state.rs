@@ -1,9 +1,10 @@
-//! Where a source stands, as it is kept beside its stream: of each topic its id, and of each partition the next offset
-//! and the life of its origin.
+//! Where a source stands, as it is kept beside its stream: of each topic its id, and of each partition the next offset,
+//! the life of its origin and its lag in ns (0 in a state of an older program, which kept none).
 //!
-//! `{"loki_detector": {"id": "Nx3...", "partitions": [[1200, 1], [0, 1]]}}`. A life begins when a topic of the name is
+//! `{"loki_detector": {"id": "Nx3...", "partitions": [[1200, 1, 0], [0, 1, 71000000]]}}`. A life begins when a topic of the name is
 //! made again: its offsets begin at 0 again, in the origin `TOPIC/PARTITION#2`.
 
+use crate::limits::LAG_MAX;
 use flow::{Fault, Resume};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -15,6 +16,8 @@ pub(crate) struct Place {
     pub(crate) next: u64,
     /// The life of its origin, from 1.
     pub(crate) life: u32,
+    /// The most by which a message of it came later than its source time, ns.
+    pub(crate) lag: i64,
 }
 
 /// Where a topic stands.
@@ -32,7 +35,7 @@ pub(crate) type State = BTreeMap<String, TopicState>;
 /// The text of a state.
 pub(crate) fn write<'a>(topics: impl Iterator<Item = (&'a str, &'a str, Vec<Place>)>) -> String {
     let row = |(name, id, places): (&str, &str, Vec<Place>)| {
-        let places: Vec<Value> = places.iter().map(|place| json!([place.next, place.life])).collect();
+        let places: Vec<Value> = places.iter().map(|place| json!([place.next, place.life, place.lag])).collect();
         (name.to_owned(), json!({"id": id, "partitions": places}))
     };
     Value::Object(topics.map(row).collect::<Map<_, _>>()).to_string()
@@ -45,7 +48,9 @@ pub(crate) fn read(text: &str) -> Result<State, Fault> {
     }
     let topic = |value: &Value| {
         let place = |pair: &Value| {
-            Some(Place { next: pair[0].as_u64()?, life: u32::try_from(pair[1].as_u64()?).ok().filter(|n| *n > 0)? })
+            let life = u32::try_from(pair[1].as_u64()?).ok().filter(|n| *n > 0)?;
+            let lag = pair[2].as_i64().unwrap_or(0).clamp(0, LAG_MAX);
+            Some(Place { next: pair[0].as_u64()?, life, lag })
         };
         let partitions = value["partitions"].as_array()?.iter().map(place).collect::<Option<_>>()?;
         Some(TopicState { id: value["id"].as_str()?.to_owned(), partitions })
@@ -75,24 +80,23 @@ pub(crate) fn resumed(
     new: u64,
 ) -> Option<Place> {
     let known = state.get(topic);
+    let at = |next, life| Place { next, life, lag: 0 };
     let name = origin(topic, partition, 1);
     let origin = resume.origins.iter().find(|origin| origin.name == name);
     let kept = known.and_then(|known| known.partitions.get(partition).copied());
     let is_other = known.is_some_and(|known| !known.id.is_empty() && !id.is_empty() && known.id != id);
     match (kept, origin) {
         // What the stream has of a later life came behind the newest state.
-        (Some(kept), Some(origin)) if origin.life > kept.life => {
-            Some(Place { next: origin.next_seq, life: origin.life })
-        }
-        (Some(kept), Some(_)) if is_other => Some(Place { next: 0, life: kept.life + 1 }),
+        (Some(kept), Some(origin)) if origin.life > kept.life => Some(at(origin.next_seq, origin.life)),
+        (Some(kept), Some(_)) if is_other => Some(at(0, kept.life + 1)),
         // No message of it came: its origin may begin anywhere.
         (Some(kept), None) if is_other => Some(Place { next: 0, ..kept }),
         (Some(kept), Some(origin)) if origin.life == kept.life => {
             Some(Place { next: kept.next.max(origin.next_seq), ..kept })
         }
         (Some(kept), _) => Some(kept),
-        (None, Some(origin)) => Some(Place { next: origin.next_seq, life: origin.life }),
-        (None, None) if known.is_some() => Some(Place { next: new, life: 1 }),
+        (None, Some(origin)) => Some(at(origin.next_seq, origin.life)),
+        (None, None) if known.is_some() => Some(at(new, 1)),
         (None, None) => None,
     }
 }
@@ -108,7 +112,7 @@ mod tests {
     }
 
     fn kept(id: &str, next: u64, life: u32) -> State {
-        let topic = TopicState { id: id.into(), partitions: vec![Place { next, life }] };
+        let topic = TopicState { id: id.into(), partitions: vec![Place { next, life, lag: 5 }] };
         State::from([("a".into(), topic)])
     }
 
@@ -126,7 +130,7 @@ mod tests {
     #[test]
     fn a_partition_resumes_behind_what_the_stream_has() {
         let nothing = Resume::default();
-        let place = |next, life| Some(Place { next, life });
+        let place = |next, life| Some(Place { next, life, lag: if next == 20 && life == 1 { 0 } else { 5 } });
         assert_eq!(resumed(&State::new(), &nothing, "a", "id", 0, 0), None);
         assert_eq!(resumed(&kept("id", 12, 1), &nothing, "a", "id", 0, 0), place(12, 1));
         assert_eq!(resumed(&kept("id", 12, 1), &stream(20, 1), "a", "id", 0, 0), place(20, 1));
@@ -138,13 +142,14 @@ mod tests {
 
     #[test]
     fn a_topic_that_was_made_again_begins_another_life_once() {
-        let place = |next, life| Some(Place { next, life });
+        let place = |next, life| Some(Place { next, life, lag: if life == 1 { 5 } else { 0 } });
         assert_eq!(resumed(&kept("old", 12, 1), &stream(12, 1), "a", "new", 0, 0), place(0, 2));
         // The process was killed before it kept the new life.
         assert_eq!(resumed(&kept("old", 12, 1), &stream(3, 2), "a", "new", 0, 0), place(3, 2));
         // It was kept, and nothing has come.
-        assert_eq!(resumed(&kept("new", 0, 2), &stream(12, 1), "a", "new", 0, 0), place(0, 2));
-        assert_eq!(resumed(&kept("new", 5, 2), &stream(9, 2), "a", "new", 0, 0), place(9, 2));
+        let still = |next| Some(Place { next, life: 2, lag: 5 });
+        assert_eq!(resumed(&kept("new", 0, 2), &stream(12, 1), "a", "new", 0, 0), still(0));
+        assert_eq!(resumed(&kept("new", 5, 2), &stream(9, 2), "a", "new", 0, 0), still(9));
         // Brokers that give no ids.
         assert_eq!(resumed(&kept("", 12, 1), &stream(12, 1), "a", "", 0, 0), place(12, 1));
     }

@@ -21,7 +21,7 @@ fn defaults_are_those_of_the_table() {
     let seconds = Duration::from_secs;
     assert_eq!((options.brokers.as_str(), options.memory), ("one:9092,two:9092", 1 << 30));
     assert_eq!((options.status_interval, options.time_before_start), (seconds(2), seconds(10)));
-    assert_eq!((options.metadata_timeout, options.time_after_stop), (seconds(10), Duration::from_millis(500)));
+    assert_eq!((options.metadata_timeout, options.time_after_stop), (seconds(10), seconds(10)));
     assert_eq!(options.hdf_output_prefix, std::env::temp_dir().join(""));
     assert_eq!((options.level, options.warnings.len()), (None, 0));
 }

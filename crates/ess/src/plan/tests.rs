@@ -257,7 +257,8 @@ fn the_job_file_has_pins_topics_and_no_secret() {
     assert_eq!(toml["sink"]["file"]["folder"].as_str().map(Path::new), Some(place.0.join("out/sub").as_path()));
     let run = &toml["run"][job.job_id.as_str()];
     assert_eq!(run["start"].to_string().trim(), "2025-06-15T15:06:40.123Z");
-    assert_eq!(run["settle"].as_str(), Some("1500 ms"));
+    assert_eq!(run["settle"].as_str(), Some("0 s"));
+    assert_eq!(text("source", "t1", "wait"), "\"1500 ms\"");
     let properties = &toml["source"]["t1"]["properties"];
     assert_eq!(properties["sasl.password"].as_str(), Some("env:BEAMPORT_KAFKA_1"));
     assert_eq!(properties["ssl.key.password"].as_str(), Some("env:KEY"));

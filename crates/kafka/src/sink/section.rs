@@ -222,6 +222,7 @@ mod tests {
             topics: Setting::by_default(vec!["in".into(), "to_loop".into()]),
             start: Setting::by_default(section::Start::End),
             stop: None,
+            wait: 0,
             properties: Vec::new(),
         };
         let causes = |brokers: &str, topic: &str| -> Vec<String> {
