@@ -355,9 +355,6 @@ impl RunKeeper {
             let mut reader = self.data.reader_early(&stream)?;
             let (header, bounds) = (reader.header().clone(), reader.bounds());
             let by_arrival = header.clock != Clock::Epoch;
-            if header.level == Level::Disk && bounds.first == 0 {
-                continue;
-            }
             let first = match by_arrival {
                 true if run.start >= now => bounds.count,
                 true => bounds.first,
