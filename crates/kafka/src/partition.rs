@@ -323,7 +323,7 @@ mod tests {
         let mut hole = Partition::new(0, 0, "a/0".into(), Place { next: 0, life: 1, lag: 0 }, 5, None);
         // Retention removed all that the source was to read; then a message.
         hole.reach(5, &mut out).unwrap();
-        hole.give(&given(7), 30, &mut out).unwrap();
+        assert_eq!(hole.give(&given(7), 30, &mut out).unwrap(), Pushed::Taken);
         hole.reach(9, &mut out).unwrap();
         assert_eq!(out.times, [i64::MIN..=i64::MAX, i64::MIN..=10, 10..=i64::MAX]);
     }

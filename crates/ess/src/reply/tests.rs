@@ -31,6 +31,7 @@ fn finished() -> Written {
         error: None,
         topics: BTreeMap::from([("loki_detector".into(), (5, 700))]),
         aside: BTreeMap::from([("unfit".into(), 1)]),
+        late: BTreeMap::new(),
         lost: Vec::new(),
         begins: Vec::new(),
         blake3: Some("af13".into()),
