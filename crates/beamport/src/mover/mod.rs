@@ -26,7 +26,7 @@ pub use child::{Failed, Written, program, start_writer, version, writer};
 pub use control::{Glance, ask, glance};
 pub use template::template_check;
 pub use through::{Passing, pass};
-pub use workers::Declared;
+pub use workers::{Declared, check_code};
 
 use crate::file::{Instrument, Stage, Start, WorkerSection, nearest};
 use crate::limits::RECORD_BYTES_MAX;
