@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import difflib
 import faulthandler
 import importlib
 import importlib.util
@@ -36,9 +37,15 @@ def load(call: str, folder: str, copied: Copied | None = None) -> Any:
     else:
         sys.path.insert(0, folder)
         module = importlib.import_module(where)
+    target: Any = module
     for part in name.split("."):
-        module = getattr(module, part)
-    return module
+        if not hasattr(target, part):
+            near = difflib.get_close_matches(
+                part, [name for name in vars(target) if callable(getattr(target, name))], 1
+            )
+            raise AttributeError(f"`{where}` has no `{name}`" + (f"; it has `{near[0]}`" if near else ""))
+        target = getattr(target, part)
+    return target
 
 
 def _die_with(parent: int) -> None:
@@ -62,17 +69,36 @@ def _declare(asked: dict[str, Any]) -> int:
     """Say what the code declares, in a line of JSON; what it prints itself goes to stderr."""
     said = os.dup(1)
     os.dup2(2, 1)
-    target = load(asked["call"], asked["folder"], _copied(asked))
-    says = declared(target)
     try:
-        _fits(target, asked["parameters"])
-        if asked["changes"] and inspect.isclass(target) and hasattr(target, "configure"):
-            _fits(target.configure, asked["parameters"])
-    except TypeError as misfit:
-        says = {"misfit": str(misfit), "takes": taken_by(target)}
+        says = _declared(asked)
+    except BaseException as wrong:  # noqa: BLE001 - `sys.exit` of the code as well
+        says = {"wrong": _wrong(wrong)}
     with os.fdopen(said, "w") as line:
         print(json.dumps(says), file=line)
     return 0
+
+
+def _declared(asked: dict[str, Any]) -> dict[str, Any]:
+    target = load(asked["call"], asked["folder"], _copied(asked))
+    # A message is the first argument of a function; a finder gets three arrays.
+    before = 3 if asked["finds"] else 1
+    try:
+        _fits(target, asked["parameters"], before)
+        if asked["changes"] and inspect.isclass(target) and hasattr(target, "configure"):
+            _fits(target.configure, asked["parameters"])
+    except TypeError as misfit:
+        return {"misfit": str(misfit), "takes": taken_by(target, before)}
+    return declared(target)
+
+
+def _wrong(wrong: BaseException) -> str:
+    """Say what code raised while it was loaded, and where."""
+    text = traceback.format_exception_only(wrong)[-1].strip()
+    if isinstance(wrong, SyntaxError):
+        return f"{text} ({wrong.filename}, line {wrong.lineno})" if wrong.filename else text
+    own = (__file__, importlib.__file__, "<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>")
+    frames = [frame for frame in traceback.extract_tb(wrong.__traceback__) if frame.filename not in own]
+    return f"{text} ({frames[-1].filename}, line {frames[-1].lineno})" if frames else text
 
 
 def _open(asked: dict[str, Any]) -> _Slot:

@@ -7,8 +7,9 @@ import functools
 import inspect
 import json
 import math
+import types
 from collections.abc import Callable
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints, overload
 
 import numpy as np
 
@@ -58,7 +59,7 @@ def worker(target: Any = None, *, batch: int = 1, pure: bool = False) -> Any:
 
     The keys of `[worker.NAME.parameters]` are keyword arguments of a function, and of `__init__` of a class. A class may
     have `setup()`, `teardown()`, and `configure(**parameters)` for parameters that change at run time; without it
-    another instance is made then. Numbers that it sets in `beamport.statistics` are shown by `beamport top`.
+    another instance is made then. Values that do not fit an annotation (`scale: float`) are refused. Numbers that it sets in `beamport.statistics` are shown by `beamport top`.
 
     `pure` declares that what it returns follows from the message (or the batch) and the parameters alone: not from
     messages before, the time, random numbers, or other files. `beamport replay --through` then gives the same bytes
@@ -133,19 +134,53 @@ def declared(target: Any) -> dict[str, Any]:
     }
 
 
-def _fits(target: Any, parameters: dict[str, Any]) -> None:
-    """Raise `TypeError` for parameters that code does not know."""
-    # The message is the first of a function.
-    first = () if inspect.isclass(target) else (None,)
-    inspect.signature(target).bind_partial(*first, **parameters)
+def _fits(target: Any, parameters: dict[str, Any], before: int = 1) -> None:
+    """Raise `TypeError` for parameters that code does not know, that it lacks, or that do not fit its annotations.
+
+    `before`: arguments of a function that are no parameters.
+    """
+    first = () if inspect.isclass(target) else (None,) * before
+    try:
+        signature = inspect.signature(target)
+    except ValueError:
+        # Some functions of C have none.
+        return
+    signature.bind(*first, **parameters)
+    for name, wanted in _annotated(target).items():
+        if name in parameters and not _is_one(parameters[name], wanted):
+            kind = inspect.formatannotation(wanted)
+            raise TypeError(f"`{name}` is annotated as `{kind}`, and {parameters[name]!r} is none")
 
 
-def taken_by(target: Any) -> list[str]:
+def _annotated(target: Any) -> dict[str, Any]:
+    """Annotations of the parameters of code; none where they cannot be resolved."""
+    try:
+        return get_type_hints(target.__init__ if inspect.isclass(target) else target)
+    except (NameError, TypeError, AttributeError):
+        return {}
+
+
+def _is_one(value: Any, wanted: Any) -> bool:
+    """Whether a value of a parameter fits an annotation; true for annotations that say nothing of JSON."""
+    if get_origin(wanted) in (Union, types.UnionType):
+        return any(_is_one(value, one) for one in get_args(wanted))
+    if wanted in (None, type(None)):
+        return value is None
+    if wanted is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if wanted is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    if wanted in (bool, str):
+        return isinstance(value, wanted)
+    container = get_origin(wanted) or wanted
+    return isinstance(value, container) if container in (list, dict) else True
+
+
+def taken_by(target: Any, before: int = 1) -> list[str]:
     """Names of the parameters that code knows."""
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     names = [name for name, each in inspect.signature(target).parameters.items() if each.kind in named]
-    # The message is the first of a function.
-    return names if inspect.isclass(target) else names[1:]
+    return names if inspect.isclass(target) else names[before:]
 
 
 class Code:

@@ -155,7 +155,8 @@ def test_up_reports_the_runs_of_this_start_and_not_those_that_were_finished_befo
     process, _ = lab.up_ready()
     lab.interrupt(process)
     assert lab.reports(process) == []
-    assert "no run was open or unfinished" in lab.said(process)[1]
+    said = lab.said(process)[1]
+    assert f"no run was open: `beamport begin NAME --data {lab.data}` begins one" in said
     print(f"payload of old runs removed: {len(payloads)} files injected, the run of this start told, 0 lost of it")
 
 

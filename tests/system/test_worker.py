@@ -490,7 +490,8 @@ def test_a_worker_that_never_answered_was_said_nowhere(lab):
     assert "slot 0 of worker `one`" in troubles[0]
     assert status()["workers"]["good"]["numbers"]["slots"] == 1
     lab.interrupt(process)
-    lab.end(process)
+    report = json.loads(lab.end(process, 2))
+    assert not report["closed"] and "slot 0 of worker `one`" in report["silent"][0]["what"]
     # Its code is committed when it starts, so it has an account.
     assert re.search(r"`one` has \d+ unprocessed messages from `camera`; the next `up`", lab.said(process)[1])
 

@@ -88,7 +88,7 @@ pub enum Verb {
     )]
     Append(Append),
     /// Show streams, readers and runs, refreshed each second
-    #[command(after_help = "Examples:\n  beamport top\n  beamport top --all")]
+    #[command(after_help = "Examples:\n  beamport top\n  beamport top --all\n  beamport top --once --json")]
     Top(Top),
     /// Make a NeXus file from a template and messages, without an instrument
     #[command(
@@ -453,6 +453,9 @@ pub struct Top {
     /// Show all streams, readers and sources, not only the twenty worst of each by loss, lag and fill
     #[arg(long)]
     pub all: bool,
+    /// Print once and end, with the rates of one second; without it `--json` prints an object a second
+    #[arg(long)]
+    pub once: bool,
     /// Output format: JSON is one object a second.
     #[command(flatten)]
     pub form: Form,

@@ -50,6 +50,9 @@ pub const GLANCE_MAX: Duration = Duration::from_secs(1);
 pub const STARTS_MAX: usize = 16;
 /// Frames of a file: a million small ones are a file as large as others that are called large.
 pub const FRAMES_MAX: u64 = 1_000_000;
+/// How long `check` waits for Python code to be loaded: libraries are large, and code that waits for a device must not
+/// hold it up.
+pub const CHECK_CODE_PATIENCE: Duration = Duration::from_secs(30);
 /// How long `up` ends after Ctrl-C before it says what it waits for: runs settle and files are finished meanwhile.
 pub const END_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a live sink goes on when the program ends, if the outside takes what there is.

@@ -49,6 +49,8 @@ pub struct Report {
     pub stages: Vec<Row>,
     /// The ids that merges by number did not have, or not whole.
     pub missing: Vec<Missing>,
+    /// Why code of workers never started.
+    pub silent: Vec<Fault>,
     /// Messages whose payloads are missing: they are counted, their events are not.
     pub damaged: Vec<Fault>,
 }
@@ -100,6 +102,7 @@ impl Report {
             account,
             stages: stages.to_vec(),
             missing: missing.to_vec(),
+            silent: Vec::new(),
             damaged,
         })
     }
@@ -116,7 +119,8 @@ impl Report {
             "written": self.written.iter().map(|w| json!({"sink": w.sink, "file": w.product["file"], "size": w.product["size"],
                                                           "blake3": w.product["blake3"], "files": w.product["files"],
                                                           "bytes": w.product["bytes"]})).collect::<Vec<_>>(),
-            "closed": self.account.closed,
+            "closed": self.is_closed(),
+            "silent": self.silent.iter().map(Fault::to_json).collect::<Vec<_>>(),
             "streams": self.streams,
             "ledger": ledger_rows(&self.account.entries, &self.account.rows, &self.stages),
             "gaps": self.account.gaps.iter().chain(self.missing.iter().flat_map(|m| &m.gaps)).collect::<Vec<_>>(),
@@ -126,11 +130,12 @@ impl Report {
     }
 
     /// The form for programs where there is no run: the accounts of stages.
-    pub fn without_run(stages: &[Row], missing: &[Missing]) -> Value {
+    pub fn without_run(stages: &[Row], missing: &[Missing], silent: &[Fault]) -> Value {
         json!({
             "run": null,
             "written": [],
-            "closed": stages.iter().all(|row| row.closed),
+            "closed": silent.is_empty() && stages.iter().all(|row| row.closed),
+            "silent": silent.iter().map(Fault::to_json).collect::<Vec<_>>(),
             "streams": [],
             "ledger": ledger_rows(&[], &[], stages),
             "gaps": missing.iter().flat_map(|m| &m.gaps).collect::<Vec<_>>(),
@@ -158,28 +163,7 @@ impl Report {
         for s in self.streams.iter().filter(|stream| stream.late > 0) {
             let _ = writeln!(out, "late: {} messages of `{}` came after the seal of the run", thousands(s.late), s.name);
         }
-        let _ = writeln!(out, "\nledger ({})", if self.account.closed { "closed" } else { "NOT closed" });
-        for line in ledger_lines(&self.account) {
-            let _ = writeln!(out, "  {line}");
-        }
-        for row in &self.stages {
-            let _ = writeln!(out, "  {}{}", row_line(row), if row.closed { "" } else { "   NOT closed" });
-        }
-        for line in missing_lines(&self.missing) {
-            let _ = writeln!(out, "  {line}");
-        }
-        for gap in self.account.absences() {
-            let _ = writeln!(out, "  {}: data from this interval is unknown", absent(gap));
-        }
-        for line in dead_time_lines(&self.account.dead_time) {
-            let _ = writeln!(out, "  {line}");
-        }
-        for stream in self.account.unknown() {
-            let _ = writeln!(
-                out,
-                "  what `{stream}` lost is not known: messages of `{stream}.commits` do not verify or were released"
-            );
-        }
+        self.ledger_text(&mut out);
         for f in &self.failed {
             let _ = writeln!(out, "\n{}", f.fault);
         }
@@ -205,6 +189,40 @@ impl Report {
     }
 }
 
+impl Report {
+    /// The account of the run closes, and all code of the instrument has started.
+    fn is_closed(&self) -> bool {
+        self.account.closed && self.silent.is_empty()
+    }
+
+    /// The ledger, under a heading for each scope: the figures of a stage are larger than those of one run.
+    fn ledger_text(&self, out: &mut String) {
+        let _ = writeln!(out, "\nledger ({})", if self.is_closed() { "closed" } else { "NOT closed" });
+        let mut block = |scope: &str, lines: &[String]| {
+            if !lines.is_empty() {
+                let _ = writeln!(out, "  -- {scope}");
+            }
+            for line in lines {
+                let _ = writeln!(out, "  {line}");
+            }
+        };
+        let mut entries = entry_lines(&self.account);
+        let absent = self.account.absences().map(|gap| format!("{}: data from this interval is unknown", absent(gap)));
+        entries.extend(absent);
+        entries.extend(dead_time_lines(&self.account.dead_time));
+        entries.extend(self.account.unknown().map(|stream| {
+            format!("what `{stream}` lost is not known: messages of `{stream}.commits` do not verify or were released")
+        }));
+        entries.extend(self.account.rows.iter().map(row_line));
+        block("of this run", &entries);
+        let stage = |row: &Row| format!("{}{}", row_line(row), if row.closed { "" } else { "   NOT closed" });
+        let stages = self.stages.iter().map(stage).chain(missing_lines(&self.missing));
+        let silent = self.silent.iter().map(|fault| format!("{}; its code has not started", fault.what));
+        let stages: Vec<String> = stages.chain(silent).collect();
+        block("of all runs and starts", &stages);
+    }
+}
+
 fn failed_row(failed: &Failed) -> Value {
     let Failed { sink, fault, is_incomplete, .. } = failed;
     json!({"sink": sink, "what": fault.what, "cause": fault.cause, "hint": fault.hint, "incomplete": is_incomplete})
@@ -213,28 +231,32 @@ fn failed_row(failed: &Failed) -> Value {
 /// The ledger as one list: entries, then readers, then merges and workers.
 fn ledger_rows(entries: &[Entry], readers: &[Row], stages: &[Row]) -> Vec<Value> {
     let entries = entries.iter().map(|e| {
-        json!({"account": "entry", "stream": e.stream, "origin": e.origin, "sent": e.sent, "appended": e.appended,
+        json!({"account": "entry", "scope": "run", "stream": e.stream, "origin": e.origin, "sent": e.sent, "appended": e.appended,
                "duplicate": e.duplicate, "skipped": e.skipped, "lost": e.lost, "refused": e.refused,
                "closed": e.closed})
     });
-    let row = |kind: &str, r: &Row| {
-        json!({"account": kind, "stage": r.stage, "stream": r.stream, "read": r.read, "done": r.done,
+    let row = |kind: &str, scope: &str, r: &Row| {
+        json!({"account": kind, "scope": scope, "stage": r.stage, "stream": r.stream, "read": r.read, "done": r.done,
                "aside": r.aside, "skipped": r.skipped, "lost": r.lost, "held": r.held, "closed": r.closed})
     };
-    let readers = readers.iter().map(|r| row("reader", r));
-    entries.chain(readers).chain(stages.iter().map(|r| row("stage", r))).collect()
+    let readers = readers.iter().map(|r| row("reader", "run", r));
+    entries.chain(readers).chain(stages.iter().map(|r| row("stage", "all", r))).collect()
 }
 
 /// The ledger as lines; origins of a stream are summed up where there are many.
 pub fn ledger_lines(account: &Account) -> Vec<String> {
-    let mut lines = Vec::new();
+    let mut lines = entry_lines(account);
+    lines.extend(account.rows.iter().map(row_line));
+    lines
+}
+
+/// Those of the entries.
+fn entry_lines(account: &Account) -> Vec<String> {
     let mut streams: BTreeMap<&str, EntrySum> = BTreeMap::new();
     for e in &account.entries {
         streams.entry(&e.stream).or_default().add(e);
     }
-    lines.extend(streams.iter().map(|(stream, sum)| sum.line(stream)));
-    lines.extend(account.rows.iter().map(row_line));
-    lines
+    streams.iter().map(|(stream, sum)| sum.line(stream)).collect()
 }
 
 /// The entry accounts of a stream, origins summed up.
@@ -402,10 +424,80 @@ pub fn events_of(payload: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{by_reason, missing_lines};
-    use flow::ledger::Missing;
+    use super::{Report, by_reason, missing_lines};
+    use flow::Fault;
+    use flow::ledger::{Account, Entry, Missing, Row};
     use flow::records::Gap;
     use std::collections::BTreeMap;
+
+    #[test]
+    fn each_figure_has_its_scope() {
+        let of = |stage: &str, read| Row {
+            stage: stage.into(),
+            stream: "camera".into(),
+            read,
+            done: read,
+            aside: BTreeMap::new(),
+            skipped: BTreeMap::new(),
+            lost: BTreeMap::new(),
+            held: 0,
+            closed: true,
+        };
+        let entry = Entry {
+            stream: "camera".into(),
+            origin: "camera".into(),
+            sent: 251,
+            appended: 251,
+            duplicate: 0,
+            skipped: BTreeMap::new(),
+            lost: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            closed: true,
+        };
+        let account = Account {
+            run: "first".into(),
+            state: "sealed".into(),
+            entries: vec![entry],
+            rows: vec![of("file", 200)],
+            gaps: Vec::new(),
+            dead_time: Vec::new(),
+            lost: 0,
+            closed: true,
+        };
+        let report = Report {
+            run: "first".into(),
+            written: Vec::new(),
+            failed: Vec::new(),
+            streams: Vec::new(),
+            account,
+            stages: vec![of("brightest", 548)],
+            missing: Vec::new(),
+            silent: Vec::new(),
+            damaged: Vec::new(),
+        };
+        let text = report.text();
+        let lines: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("ledger")).collect();
+        let words: Vec<&str> = lines.iter().map(|line| line.split(" = ").next().unwrap_or_default()).collect();
+        assert_eq!(
+            words,
+            [
+                "ledger (closed)",
+                "  -- of this run",
+                "  camera         251 sent",
+                "  camera         200 read",
+                "  -- of all runs and starts",
+                "  camera         548 read",
+            ]
+        );
+        let silent = Report { silent: vec![Fault::new("slot 0 of worker `w` fails", "x")], ..report.clone() };
+        let (text, json) = (silent.text(), silent.json());
+        assert!(text.contains("ledger (NOT closed)") && text.contains("worker `w` fails; its code has not started"));
+        assert!(json["closed"] == false && json["silent"][0]["cause"] == "x", "{json}");
+        let json = report.json();
+        let scopes: Vec<&str> =
+            json["ledger"].as_array().unwrap().iter().filter_map(|row| row["scope"].as_str()).collect();
+        assert_eq!(scopes, ["run", "run", "all"]);
+    }
 
     #[test]
     fn ids_that_are_missing_are_named() {

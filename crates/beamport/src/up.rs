@@ -116,8 +116,9 @@ impl Started {
         let (data, sinks, failed) = (mover.data().clone(), mover.sinks(), mover.failed().to_vec());
         let names: Vec<String> = mover.runs_at_work().map(|r| r.name.clone()).collect();
         let is_listed = !mover.runs().is_empty();
+        let done: Vec<String> = mover.declared_runs();
         let (names_of_stages, lost_before, late) = (mover.fed_stages(), mover.lost_before(), mover.late_accounts());
-        let cuts = mover.cuts();
+        let (cuts, silent) = (mover.cuts(), mover.silent());
         // Their last messages still have a receiver.
         let truth = boards.map(Simulated::truth).transpose();
         drop(mover);
@@ -167,11 +168,16 @@ impl Started {
             lost += gap.count();
             let _ = writeln!(stderr(), "{}", crate::figures::cut(gap));
         }
+        unknown_outcome += silent.len();
+        for fault in &silent {
+            let _ = writeln!(stderr(), "{fault}");
+        }
         for name in &names {
             let report = fill_in(&data, &written, &sinks, name)
                 .and_then(|written| Report::of(&data, name, &sinks, (&stages, &missing), &written, &failed));
             match report {
                 Ok(report) => {
+                    let report = Report { silent: silent.clone(), ..report };
                     lost += report.account.lost;
                     unknown_outcome += usize::from(!report.damaged.is_empty());
                     for fault in &report.damaged {
@@ -190,13 +196,10 @@ impl Started {
             }
         }
         if names.is_empty() && is_listed {
-            let _ = writeln!(
-                stderr(),
-                "no run was open or unfinished: `beamport ls --data {folder}` lists those that were"
-            );
+            let _ = writeln!(stderr(), "{}", nothing_to_do(&done, &folder.to_string()));
         }
         if names.is_empty() && json {
-            texts.push(format!("{}\n", with_boards(Report::without_run(&stages, &missing))));
+            texts.push(format!("{}\n", with_boards(Report::without_run(&stages, &missing, &silent))));
         }
         if let (Some(truth), false) = (&truth, json) {
             texts.push(format!("{}\n", simulated::line(truth)));
@@ -212,6 +215,19 @@ impl Started {
             _ if !failed.is_empty() || unknown_outcome > 0 => Ok(ExitCode::from(2)),
             _ => Ok(ExitCode::from(u8::from(lost > 0))),
         }
+    }
+}
+
+/// What to type where `up` had no run to measure. `done`: runs of the instrument file, all of which are over.
+fn nothing_to_do(done: &[String], folder: &str) -> String {
+    match done {
+        [] => format!("no run was open: `beamport begin NAME --data {folder}` begins one while `beamport up` works"),
+        [name, ..] => format!(
+            "nothing was measured: run `{}` is done (`beamport ls --data {folder}`); to measure again, give \
+             `[run.{name}]` of the instrument file another name, or remove it and type `beamport begin NAME --data \
+             {folder}` while `beamport up` works",
+            shortened(&done.join("`, `"))
+        ),
     }
 }
 
@@ -401,5 +417,18 @@ impl LiveLine {
         if self.shown {
             let _ = write!(stderr(), "\r\x1b[K");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nothing_to_do;
+
+    #[test]
+    fn a_start_with_nothing_to_measure_says_what_to_type() {
+        let text = nothing_to_do(&["first".into()], "d");
+        assert!(text.contains("run `first` is done") && text.contains("`[run.first]`"), "{text}");
+        assert!(text.contains("`beamport begin NAME --data d`"), "{text}");
+        assert!(nothing_to_do(&[], "d").contains("`beamport begin NAME --data d`"));
     }
 }

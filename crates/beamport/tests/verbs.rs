@@ -218,6 +218,16 @@ fn a_reader_that_is_behind_shows_its_lag() {
 }
 
 #[test]
+fn top_answers_once_on_request() {
+    let place = Place::new("once");
+    let data = measured(&place, "a");
+    let answer = json(&data, &["top", "--once", "--json"], 0);
+    assert_eq!(answer["streams"][0]["name"], "devices", "{answer}");
+    let (status, out, _) = told(&data, &["top", "--once"]);
+    assert!(status == 0 && out.contains("devices"), "{out}");
+}
+
+#[test]
 fn cat_prints_a_line_a_message() {
     let place = Place::new("cat");
     let data = measured(&place, "a");
@@ -1046,6 +1056,39 @@ fn begin_and_end_ask_the_mover() {
     // SAFETY: a signal to a child that has not been waited for.
     unsafe { libc::kill(up.id() as i32, libc::SIGINT) };
     ended(&mut up);
+}
+
+#[test]
+fn a_run_whose_file_exists_already_does_not_begin() {
+    let place = Place::new("exists");
+    let data = place.data("a");
+    let program = with_writer(
+        &place,
+        "[ \"$1\" = check ] && { echo '{\"mistakes\":[],\"modules\":[]}'; exit 0; }\nexec sleep 60",
+    );
+    let (template, file) = (place.0.join("amor.nexus.json"), place.0.join("amor.toml"));
+    std::fs::write(&template, "{}").unwrap();
+    let text = format!(
+        "instrument = \"amor\"\ndata = \"{}\"\n[source.devices]\nkind = \"sim\"\nmodel = \"amor-devices\"\n\
+         live = \"4 MiB\"\n[sink.file]\nkind = \"nexus\"\ninputs = [\"devices\"]\ntemplate = \"{}\"\n\
+         file = \"{{run}}.nxs\"\n",
+        data.folder.display(),
+        template.display()
+    );
+    std::fs::write(&file, text).unwrap();
+    std::fs::write(place.0.join("1.nxs"), "of before").unwrap();
+    let mut up = Command::new(&program);
+    let mut up = up.arg("up").arg(&file).stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    let end = std::time::Instant::now() + GUARD;
+    while !data.folder.join("control.sock").exists() {
+        assert!(std::time::Instant::now() < end && up.try_wait().unwrap().is_none());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let (status, _, err) = told(&data, &["begin"]);
+    assert!(status == 2 && err.contains("1.nxs` exists already") && err.contains("beamport begin NAME"), "{err}");
+    assert_eq!(json(&data, &["begin", "two", "--json"], 0)["state"], "open");
+    up.kill().unwrap();
+    up.wait().unwrap();
 }
 
 #[test]

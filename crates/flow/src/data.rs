@@ -155,6 +155,9 @@ pub fn view_of(stage: &str) -> String {
 /// Streams of our own without a dot; no source may have these names.
 const BOOKS: [&str; 3] = [RUNS, "control", "status"];
 
+/// The file of a stream with its commit records.
+const COMMIT: &str = "commit";
+
 /// The stream of runs.
 pub const RUNS: &str = "runs";
 
@@ -176,14 +179,19 @@ pub fn stream_fault(name: &str, error: store::Error) -> Fault {
         E::Parent { .. } => "restore the parent: a view shows only what its parents have (`beamport ls`)",
         E::Gone { .. } => "read from a later message, or raise `retain`: retention deleted them",
         E::Quota { .. } => "release batches that were read, or copy what you keep",
+        E::ReadersFull => &format!(
+            "`beamport ls --pins` lists the readers; delete one that will not return: `beamport forget {name} NAME`"
+        ),
+        E::Format { path, .. } if path.ends_with(COMMIT) => {
+            "run `beamport verify --repair`: it restores the record from what checksums prove"
+        }
         E::Failed(_) => "check the disk, then restart `beamport up`: it recovers marked messages",
         E::Io { .. } if error.is_full() => "free space on the device; nothing that was marked is lost",
         E::Io { source, .. } => return Fault { cause: error.to_string(), ..Fault::io(what, source) },
         _ => "",
     };
     let passes = match &error {
-        E::Locked(_) | E::Taken { .. } => Passes::Soon,
-        E::Limit(why) if why.contains("readers") => Passes::Soon,
+        E::Locked(_) | E::Taken { .. } | E::ReadersFull => Passes::Soon,
         _ if error.is_full() => Passes::WithRoom,
         _ => Passes::Never,
     };
@@ -195,4 +203,26 @@ pub(crate) fn unwritten(writer: &Writer, meanwhile: &str) -> Option<Fault> {
     let why = writer.trouble()?;
     let what = format!("stream `{}` is not written to disk", writer.header().name);
     Some(Fault::new(what, why).hint(format!("free space on the device; {meanwhile}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn a_stream_without_a_place_for_a_reader_may_have_one_soon() {
+        let fault = stream_fault("a", store::Error::ReadersFull);
+        assert_eq!(fault.passes, Passes::Soon);
+        assert!(fault.hint.contains("beamport ls --pins"), "{fault}");
+        let other = stream_fault("a", store::Error::Limit("it has too many readers".into()));
+        assert_eq!(other.passes, Passes::Never, "no text decides it");
+    }
+
+    #[test]
+    fn a_damaged_commit_record_has_the_hint_that_restores_it() {
+        let damaged = |file: &str| store::Error::Format { path: Path::new("data/a").join(file), what: "x".into() };
+        assert!(stream_fault("a", damaged("commit")).hint.contains("`beamport verify --repair`"));
+        assert_eq!(stream_fault("a", damaged("stream")).hint, "");
+    }
 }

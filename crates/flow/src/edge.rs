@@ -252,6 +252,8 @@ pub struct Sends {
 pub struct Outline<'a> {
     /// The data folder of the instrument.
     pub data: &'a Path,
+    /// The sources before this one in the file; a kind identifies plans of its own crate by their type.
+    pub before: &'a NamedSources<'a>,
 }
 
 /// Values of a section that do not fit the rest of the file.

@@ -56,6 +56,10 @@ pub(crate) fn of_store(py: Python<'_>, doing: &str, folder: &Path, cause: &store
             format!("restore the parent: a view shows only what its parents have; see `beamport ls --data {parent}`")
         }
         store::Error::Locked(_) => "read it with `beamport.open`: a stream has one writer".to_owned(),
+        store::Error::Format { path, .. } if path.ends_with("commit") => {
+            format!("restore the record with `beamport verify {name} --repair --data {parent}`")
+        }
+        store::Error::ReadersFull => format!("list the readers with `beamport ls --pins --data {parent}`"),
         store::Error::Format { .. } => "read it with the version of beamport that wrote it, or a newer one".to_owned(),
         _ if cause.is_full() => "raise `live` of the stream in the instrument file".to_owned(),
         _ => String::new(),

@@ -183,6 +183,7 @@ fn syntax(page: &Page, text: &str, at: usize, message: &str) -> Mistake {
         _ if message.contains("recurse") || message.contains("recursion") => {
             "no value of an instrument file needs tables within tables"
         }
+        _ if message.starts_with("missing comma") && begins_value(&text[at..]) => "put a comma between the values",
         text if text.starts_with('[') && !text.contains(']') => "close the header with `]`",
         text if text.contains('=') && text.matches('"').count() % 2 == 1 => "close the text with `\"`",
         text if text.contains('=') && text.matches('[').count() != text.matches(']').count() => {
@@ -193,6 +194,14 @@ fn syntax(page: &Page, text: &str, at: usize, message: &str) -> Mistake {
         _ => "write `[section.NAME]`, `key = value` or `# remark`",
     };
     page.mistake(line, format!("invalid `{}`", shortened(content)), message.trim(), hint)
+}
+
+/// True where another value or `key =` begins: after a text without quotes (`64 MiB`) no comma is missing.
+fn begins_value(text: &str) -> bool {
+    let text = text.trim_start();
+    let is_key = |c: char| c.is_alphanumeric() || "_-.\"'".contains(c);
+    let is_pair = text.trim_start_matches(is_key).trim_start().starts_with('=');
+    is_pair || text.starts_with(|c: char| c.is_ascii_digit() || "\"'[{-+".contains(c))
 }
 
 #[cfg(test)]
@@ -214,6 +223,21 @@ mod tests {
         assert_eq!(found.iter().map(|m| m.0).collect::<Vec<_>>(), [1, 3, 5, 8], "{found:#?}");
         assert_eq!(found[0].2, "close the text with `\"`");
         assert_eq!(found[3].2, "write texts, units and times in quotes: `flush = \"1 s\"`");
+    }
+
+    #[test]
+    fn a_missing_comma_is_named() {
+        for text in [
+            "source.cam = { kind = \"sim\" model = \"camera\" }\n",
+            "inputs = [\"a\" \"b\"]\n",
+            "inputs = [\n    \"a\"\n    \"b\"\n]\n",
+        ] {
+            let found = mistakes(text);
+            assert_eq!(found[0].2, "put a comma between the values", "{text}: {found:?}");
+        }
+        for text in ["source.cam = { live = 64 MiB }\n", "sizes = [64 MiB]\n"] {
+            assert!(mistakes(text)[0].2.starts_with("write texts, units and times in quotes"), "{text}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Errors of the store. Each variant names the file or stream; its text tells the caller what to do.
 
+use crate::limits::READERS_MAX;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -77,6 +78,8 @@ pub enum Error {
     },
     /// A value beyond a limit of `limits.rs`.
     Limit(String),
+    /// Every place for a reader of the stream is in use: one is free when a reader ends.
+    ReadersFull,
     /// No room, because a counted reader has not advanced: messages that it needs are not retired.
     Behind {
         /// Its name.
@@ -139,6 +142,7 @@ impl fmt::Display for Error {
             Self::Format { path, what } => write!(f, "{} is not readable: {what}", path.display()),
             Self::Parent { folder, what } => write!(f, "the parent {} of a view {what}", folder.display()),
             Self::Limit(what) => f.write_str(what),
+            Self::ReadersFull => write!(f, "all places for readers are taken: a stream has {READERS_MAX}"),
             Self::Quota { name, pid, segments, bytes, quota } => {
                 let name = if name.is_empty() { String::new() } else { format!("`{name}` of ") };
                 let kept = format!("keeps {segments} segments, {bytes} B of stream memory");

@@ -407,14 +407,18 @@ impl Commit {
         if file.len().map_err(Error::io("read", &path))? < 4096 + COMMIT_BYTES as u64 {
             return Ok(Some(4096));
         }
+        let (mut newest, mut empty) = (0, None);
         for place in [0, 4096] {
             let mut bytes = [0; COMMIT_BYTES];
             let lost = read_again(file.as_ref(), &mut bytes, place).is_err();
-            if lost || bytes != [0; COMMIT_BYTES] && Self::from_bytes(&bytes, seed).is_none() {
-                return Ok(Some(place));
+            match Self::from_bytes(&bytes, seed) {
+                Some(commit) => newest = newest.max(commit.generation),
+                None if lost || bytes != [0; COMMIT_BYTES] => return Ok(Some(place)),
+                None => empty = Some(place),
             }
         }
-        Ok(None)
+        // Only the first record of a stream stands alone: each later one is written beside the one before it.
+        Ok(empty.filter(|_| newest > 1))
     }
 
     /// The newest record that holds, or none, and why the medium does not give one. Who reads or repairs goes on with
@@ -633,6 +637,8 @@ pub(crate) struct Names {
     pub bytes: u64,
     /// A whole row behind them does not hold, and is lost with all that follow it.
     pub damaged: bool,
+    /// Bytes without the end of a row are behind them: an append that was cut short, or damage.
+    pub torn: bool,
 }
 
 impl Names {
@@ -648,6 +654,7 @@ impl Names {
         for line in bytes.split_inclusive(|&b| b == b'\n') {
             let Some(name) = parse_line(line) else {
                 table.damaged = line.ends_with(b"\n");
+                table.torn = !table.damaged;
                 break;
             };
             table.names.push(name);

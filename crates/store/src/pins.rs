@@ -390,7 +390,7 @@ impl Pins {
                 return Ok(Held::new(self.clone(), row, kind != Kind::Anonymous, true));
             }
         }
-        Err(Error::Limit(format!("all places for readers are taken: a stream has {READERS_MAX}")))
+        Err(Error::ReadersFull)
     }
 }
 

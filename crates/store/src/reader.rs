@@ -553,10 +553,10 @@ impl Reader {
     /// table has only messages of row 0, which has no name.
     pub fn origin_damage(&self, row: u32) -> Option<Error> {
         let (known, damaged) = (self.origins.names.len(), self.origins.damaged);
-        if (row as usize) < known || (known == 0 && row == 0 && !damaged) {
+        if (row as usize) < known || (known == 0 && row == 0 && !damaged && !self.origins.torn) {
             return None;
         }
-        let state = if damaged { "does not verify" } else { "is missing" };
+        let state = if damaged || self.origins.torn { "does not verify" } else { "is missing" };
         let what = format!("row {known} {state}: the origins of its messages and of all later rows are unknown");
         Some(Error::Format { path: self.folder.join(ORIGINS), what })
     }
@@ -1347,7 +1347,7 @@ fn place_of(
     let named = options.kind != Kind::Anonymous;
     let _alone = if named { Some(pins.lock(m, folder)?) } else { None };
     match pins.take(m, (&options.name, options.kind, options.strict), at, epoch) {
-        Err(Error::Limit(_)) if !named => Ok(None),
+        Err(Error::ReadersFull) if !named => Ok(None),
         answer => answer.map(Some),
     }
 }

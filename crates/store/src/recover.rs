@@ -807,9 +807,9 @@ fn build(
     head.count.store(count, Ordering::Release);
 
     let shared = Arc::new(Ring::default());
+    // Not the first message in memory: after a kill, retention may be ahead of the newest record.
     shared.kept.store(commit.first, Ordering::Relaxed);
     shared.drained_payload.store(commit.segment, Ordering::Relaxed);
-    shared.kept.store(standing.first, Ordering::Relaxed);
     shared.drained_index.store((commit.count / header.index_entries) as u32, Ordering::Relaxed);
     let (index, payload) = match (ring.index.back(), ring.payload.back()) {
         (Some(index), Some(payload)) => (index.1.clone(), payload.1.clone()),

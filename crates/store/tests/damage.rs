@@ -333,6 +333,42 @@ fn commit_records_that_are_gone_are_made_again() {
 }
 
 #[test]
+fn a_newest_commit_record_of_zeros_is_named_and_made_again() {
+    let case = Case::new("zeroed-commit", 300);
+    case.forget();
+    let mut bytes = std::fs::read(case.path("commit")).unwrap();
+    let generation = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    assert!(generation(0).min(generation(4096)) > 0, "there are two records");
+    let newest = if generation(0) > generation(4096) { 0 } else { 4096 };
+    bytes[newest..newest + 64].fill(0);
+    std::fs::write(case.path("commit"), &bytes).unwrap();
+    let seen = verify(&media(), &case.folder, &mut |_, _| ()).unwrap();
+    assert_eq!(seen.flaws.len(), 1, "{:?}", seen.flaws);
+    assert!(seen.flaws[0].contains(&format!("commit at {newest} does not verify")), "{:?}", seen.flaws);
+    let repaired = repair(&media(), &case.folder, &mut |_, _| ()).unwrap();
+    assert!(repaired.commit);
+    assert_eq!((repaired.left.count, repaired.left.wrong, repaired.left.flaws), (300, 0, Vec::new()));
+    // A stream with one record has lost none.
+    let fresh = Case::new("fresh-commit", 0);
+    assert_eq!(verify(&media(), &fresh.folder, &mut |_, _| ()).unwrap().flaws, Vec::<String>::new());
+}
+
+#[test]
+fn a_table_of_origins_of_zeros_is_damage_for_its_first_row_too() {
+    let case = Case::new("zeroed-origins", 30);
+    case.forget();
+    let length = std::fs::metadata(case.path("origins")).unwrap().len();
+    std::fs::write(case.path("origins"), vec![0; length as usize]).unwrap();
+    let mut reader = Reader::open(&media(), &case.folder, ReadOptions::default()).unwrap();
+    assert_eq!(reader.origins().unwrap(), Vec::<String>::new());
+    let damage = reader.origin_damage(0).map(|e| e.to_string()).unwrap_or_default();
+    assert!(damage.contains("row 0 does not verify"), "{damage:?}");
+    std::fs::remove_file(case.path("origins")).unwrap();
+    reader.origins().unwrap();
+    assert!(reader.origin_damage(0).is_none(), "a stream without a table has messages without a name");
+}
+
+#[test]
 fn a_commit_file_that_was_cut_off_was_not_named() {
     let case = Case::new("cut-commit", 100);
     // As after a crash within the same boot: the newest record may be the one that is cut off.

@@ -397,6 +397,47 @@ fn what_a_power_cut_brings_back_in_a_view_is_still_in_its_parent() {
 }
 
 #[test]
+fn a_parent_keeps_what_a_power_cut_can_bring_back_in_a_view_whose_writer_was_killed() {
+    let machine = Machine::new(9);
+    let process = machine.start();
+    let media: Arc<dyn Media> = process.clone();
+    let how = Options { retain_bytes: Some(1 << 20), ..options(Level::Disk, WhenFull::Wait) };
+    let (mut parent, mut view) = (open(&media, "parent", &how), open(&media, "view", &how));
+    parent.origin("a").unwrap();
+    let known = view.parent("parent").unwrap();
+    let mut sent = 0;
+    for _ in 0..4 {
+        sent = fill(&mut parent, sent, 3000);
+        parent.drain().unwrap();
+    }
+    let mut from = reader(&media, "parent", false);
+    take_all(&mut view, known, &mut from).unwrap();
+    view.publish();
+    view.drain().unwrap();
+    view.passed(known, sent).unwrap();
+    // Retention of the view is ahead of its newest record when its writer dies.
+    view.relieve().unwrap();
+    assert!(view.first_sequence() > 0);
+    // SAFETY: these are all that hold maps.
+    unsafe { machine.kill(&process, (parent, view, from)) };
+    let media: Arc<dyn Media> = machine.start();
+    let (parent, mut view) = (open(&media, "parent", &how), open(&media, "view", &how));
+    assert!(view.first_sequence() > 0, "memory survived the kill");
+    let known = view.parent("parent").unwrap();
+    for _ in 0..20 {
+        view.passed(known, sent).unwrap();
+        view.relieve().unwrap();
+    }
+    assert_eq!(parent.pins().readers()[0].committed, 0, "no record says yet that the view needs less");
+    // SAFETY: these are all that hold maps.
+    unsafe { machine.power_cut((parent, view)) };
+    let media: Arc<dyn Media> = machine.start();
+    let (_parent, view) = (open(&media, "parent", &how), open(&media, "view", &how));
+    assert_eq!(view.first_sequence(), 0);
+    assert_eq!(all(&mut reader(&media, "view", false)).unwrap().len() as u64, sent);
+}
+
+#[test]
 fn what_a_parent_drops_is_a_named_gap_in_its_view_and_reading_goes_on_behind_it() {
     let machine = Machine::new(5);
     let media: Arc<dyn Media> = machine.start();

@@ -6,11 +6,12 @@ use crate::network::Network;
 use crate::source::Udp;
 use crate::throttle::{self, Throttle};
 use crate::zero::{First, ZeroWord};
-use flow::edge::{Host, MoreKeys, SourceKind, SourcePlan};
+use flow::edge::{Conflict, Host, MoreKeys, Outline, SourceKind, SourcePlan};
 use flow::{Fault, Source};
 use serde_json::{Map, Value as Json};
 use settings::units::{Refused, Size};
-use settings::{Key, Section, Setting, Word, key, required};
+use settings::{Key, Origin, Section, Setting, Word, key, required, shortened};
+use std::any::Any;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -146,6 +147,8 @@ pub struct Plan {
     /// Name of the source, and of the origin of its messages.
     pub(crate) name: String,
     pub(crate) listen: SocketAddr,
+    /// Line of `listen`.
+    pub(crate) listen_at: Origin,
     pub(crate) framing: FramingWord,
     /// Of the messages of framing `raw`.
     pub(crate) schema: SchemaId,
@@ -184,9 +187,33 @@ impl SourcePlan for Plan {
         Ok(Box::new(Udp::new(self.clone())))
     }
 
+    fn conflicts(&self, name: &str, outline: &Outline<'_>) -> Vec<Conflict> {
+        let plan = |source: &dyn SourcePlan| (source as &dyn Any).downcast_ref::<Self>().cloned();
+        let mut others = outline.before.iter().filter_map(|(other, source)| Some((other, plan(*source)?)));
+        let other = others.find(|(_, other)| self.shares_address(other));
+        let conflict = other.map(|(other, plan)| Conflict {
+            origin: self.listen_at,
+            what: format!("source `{}` cannot listen at {}", shortened(name), self.listen),
+            cause: format!("source `{}` listens at {}", shortened(other), plan.listen),
+            hint: "write another port: a source has an address of its own".into(),
+        });
+        conflict.into_iter().collect()
+    }
+
     fn receiver(&self) -> Option<&'static str> {
         // Hundreds of ports do not need hundreds of threads.
         Some("udp")
+    }
+}
+
+impl Plan {
+    /// True if both cannot listen at once: 0.0.0.0 is every address of its family.
+    fn shares_address(&self, other: &Self) -> bool {
+        let (ours, theirs) = (self.listen.ip(), other.listen.ip());
+        let is_any = ours.is_unspecified() || theirs.is_unspecified();
+        let is_apart = self.interface.is_some() && other.interface.is_some() && self.interface != other.interface;
+        let is_same = ours == theirs || is_any && ours.is_ipv4() == theirs.is_ipv4();
+        self.listen.port() != 0 && self.listen.port() == other.listen.port() && is_same && !is_apart
     }
 }
 
@@ -252,6 +279,7 @@ fn read(name: &str, section: &mut Section<'_>) -> Option<Arc<dyn SourcePlan>> {
     let nanoseconds = |duration: Duration| i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
     Some(Arc::new(Plan {
         name: name.to_owned(),
+        listen_at: listen.as_ref().map_or(Origin::Default, |listen| listen.origin),
         listen: address.unwrap_or_else(|| (Ipv4Addr::LOCALHOST, 0).into()),
         framing,
         schema: SchemaId(schema_id.unwrap_or_default()),

@@ -397,7 +397,10 @@ fn a_schema_that_nobody_knows_is_named() {
 fn histograms_have_their_shape_where_it_fits() {
     use beamport_wire::hs00::{self, Histogram};
     let counts = [1u32, 2, 3, 4, 5, 6];
-    for (sent, wanted) in [(vec![2u32, 3], vec![2, 3]), (vec![2, 2], vec![6]), (vec![u32::MAX; 5], vec![6])] {
+    // Too small, a little too large by one axis or by one more, and far too large.
+    let misfits = [vec![2u32, 2], vec![5], vec![2, 4], vec![7], vec![2, 3, 2], vec![u32::MAX; 5]];
+    let cases = misfits.into_iter().map(|sent| (sent, vec![6])).chain([(vec![2, 3], vec![2, 3])]);
+    for (sent, wanted) in cases {
         let parts = Histogram {
             source: "m",
             timestamp: 1,

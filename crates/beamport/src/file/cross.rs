@@ -27,8 +27,9 @@ pub(super) fn check(
     let stages = instrument.stages.iter().filter(|stage| stage.source().is_none() && stage.fills_stream());
     let kinds: HashMap<&str, &str> = stages.map(|stage| (stage.name(), stage.kind())).collect();
     let known: HashSet<&str> = streams.iter().map(String::as_str).chain(kinds.keys().copied()).collect();
-    let outline = Outline { data: &instrument.data };
-    for source in instrument.sources() {
+    let plans: Vec<_> = instrument.sources().map(|source| (source.name.as_str(), &*source.plan)).collect();
+    for (at, source) in instrument.sources().enumerate() {
+        let outline = Outline { data: &instrument.data, before: &plans[..at] };
         note_conflicts(page, mistakes, source.line, source.plan.conflicts(&source.name, &outline));
         if let Some(receiver) = source.receiver.as_ref().filter(|name| kinds.get(name.as_str()) == Some(&"worker")) {
             let what = format!("receiver `{}` has the name of a worker", shortened(receiver));

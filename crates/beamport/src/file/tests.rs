@@ -1251,3 +1251,27 @@ fn wrong_files_of_frames_are_told() {
     let (_, told, _) = only(&format!("{SOURCE}[sink.images]\nkind = \"files\"\n"));
     assert!(told.contains("`inputs` is missing"), "{told}");
 }
+
+#[test]
+fn two_sources_that_listen_at_one_address_are_a_mistake() {
+    let udp = |name: &str, listen: &str, more: &str| {
+        format!("[source.{name}]\nkind = \"udp\"\nframing = \"raw\"\nlisten = \"{listen}\"\n{more}")
+    };
+    let found = |first: &str, second: &str, more: [&str; 2]| {
+        let text = format!("instrument = \"x\"\n{}{}", udp("a", first, more[0]), udp("b", second, more[1]));
+        parse(&text, Path::new("a.toml"), &|_, _| TemplateAnswer::default()).err().unwrap_or_default()
+    };
+    for (first, second) in
+        [("127.0.0.1:9001", "127.0.0.1:9001"), ("0.0.0.0:9001", "10.0.0.1:9001"), ("[::1]:9001", "[::]:9001")]
+    {
+        let mistakes = found(first, second, ["", ""]);
+        assert_eq!(mistakes.len(), 1, "{mistakes:#?}");
+        assert_eq!(mistakes[0].line, 9, "{mistakes:#?}");
+        assert_eq!(mistakes[0].what, format!("source `b` cannot listen at {second}"));
+        assert_eq!(mistakes[0].cause, format!("source `a` listens at {first}"));
+    }
+    let apart = ["interface = \"eth0\"\n", "interface = \"eth1\"\n"];
+    assert_eq!(found("0.0.0.0:9001", "0.0.0.0:9001", apart), []);
+    assert_eq!(found("127.0.0.1:9001", "127.0.0.1:9002", ["", ""]), []);
+    assert_eq!(found("127.0.0.1:9001", "127.0.0.2:9001", ["", ""]), []);
+}

@@ -26,9 +26,9 @@ pub use child::{Failed, Written, program, start_writer, version, writer};
 pub use control::{Glance, ask, glance};
 pub use template::template_check;
 pub use through::{Passing, pass};
-pub use workers::Declared;
+pub use workers::{Declared, check_code};
 
-use crate::file::{Instrument, Stage, Start, WorkerSection, nearest};
+use crate::file::{Instrument, SinkSection, Stage, Start, WorkerSection, nearest};
 use crate::limits::RECORD_BYTES_MAX;
 use child::{Children, Key};
 use control::{Command, Control, EdgeCommands};
@@ -43,6 +43,7 @@ use serde_json::{Value, json};
 use settings::shortened;
 use stage::{Order, StageHandle, StageThread, What};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
@@ -736,6 +737,11 @@ impl Mover {
             return Err(Fault::new(format!("cannot begin run `{name}`"), cause)
                 .hint("add `{run}` to its `file`, and restart `beamport up`"));
         }
+        if let Some(path) = self.file_in_the_way(&name) {
+            let cause = format!("its file `{}` exists already, and no file is overwritten", path.display());
+            return Err(Fault::new(format!("cannot begin run `{name}`"), cause)
+                .hint("move that file away, or begin a run of another name: `beamport begin NAME`"));
+        }
         if self.ending {
             // Nobody would end it: the instrument would go on for ever.
             return Err(Fault::new(format!("cannot begin run `{name}`"), "the instrument is ending")
@@ -795,6 +801,29 @@ impl Mover {
     /// Files that were given up.
     pub fn failed(&self) -> &[Failed] {
         &self.children.failed
+    }
+
+    /// Names of the runs that the instrument file declares.
+    pub fn declared_runs(&self) -> Vec<String> {
+        self.instrument.runs.iter().map(|run| run.name.clone()).collect()
+    }
+
+    /// A file, or a folder of files, that a new run of this name would write and that is there.
+    fn file_in_the_way(&self, run: &str) -> Option<PathBuf> {
+        let is_new = self.keeper.runs().iter().all(|known| known.name != run);
+        let of = |sink: &SinkSection| {
+            let path = sink.path_of(&self.instrument.name.value, run);
+            // Files of frames have a folder of their own, and patterns for names.
+            let is_file = sink.template().is_some();
+            if is_file { path } else { path.parent().map(Path::to_path_buf).unwrap_or(path) }
+        };
+        let mut paths = self.instrument.sinks.iter().filter(|_| is_new).map(of);
+        paths.find(|path| path.symlink_metadata().is_ok())
+    }
+
+    /// Why code of workers never started: they have processed nothing since this start.
+    pub fn silent(&self) -> Vec<Fault> {
+        self.stages().filter_map(|(_, handle)| handle.silence()).collect()
     }
 
     /// Workers and live sinks with their inputs: those that have done nothing yet have no account.

@@ -35,6 +35,8 @@ struct Shared {
     is_troubled: AtomicBool,
     trouble: Mutex<Option<Fault>>,
     warned: Mutex<Option<Instant>>,
+    /// It has a fault, and has processed nothing since it started.
+    is_silent: AtomicBool,
     /// There are orders: a receiver asks for each source after each step.
     has_orders: AtomicBool,
     orders: Mutex<VecDeque<Order>>,
@@ -76,6 +78,16 @@ impl StageHandle {
     /// Why it cannot work at present.
     pub(super) fn trouble(&self) -> Option<Fault> {
         of(&self.0.trouble)
+    }
+
+    /// Records whether the code of a worker has failed without an answer since it started.
+    pub(super) fn set_silent(&self, is_silent: bool) {
+        self.0.is_silent.store(is_silent, Ordering::Relaxed);
+    }
+
+    /// Why its code never started; none where it did.
+    pub(super) fn silence(&self) -> Option<Fault> {
+        self.trouble().filter(|_| self.0.is_silent.load(Ordering::Relaxed))
     }
 
     /// Gives it a command.

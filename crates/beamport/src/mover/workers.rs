@@ -8,7 +8,7 @@ use super::code::{self, Copies};
 use super::cutover::CutOver;
 use super::stage::{self, NAP, StageHandle, StageThread, What, ns};
 use crate::file::{Code, Order, WorkerSection};
-use flow::{Data, Fault, Overdue, UpstreamState, Work, WorkOptions};
+use flow::{Data, Fault, Overdue, Passes, UpstreamState, Work, WorkOptions};
 use serde_json::{Value, json};
 use settings::units::duration_text;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -145,6 +145,7 @@ fn run(
         }
         let starts = until.is_none() && cutting.as_ref().is_none_or(|cutting| cutting.starts(&slots));
         let left = slots.supervise(&mut work, starts)?;
+        handle.set_silent(slots.fail() && work.states().iter().all(|state| state.messages == 0));
         handle.set_fault(slots.trouble().or_else(|| work.trouble()));
         if until.is_some_and(|until| left == 0 || Instant::now() > until) {
             // What was answered last is shown and committed.
@@ -400,6 +401,9 @@ impl<'a> Slots<'a> {
                         _ if late == Some(Overdue::Output) => {
                             "remove code that closes descriptors (`os.closerange`) or limits files (`RLIMIT_FSIZE`)"
                         }
+                        Some(1) => {
+                            "see its output above; where it has no module `beamport`, name another interpreter with `python`"
+                        }
                         Some(_) => "see its output above; fix the code",
                         None => "check `dmesg`: the kernel may have killed it for memory",
                     };
@@ -546,33 +550,63 @@ pub(super) fn declared(
         let plan = section.ready_made().and_then(|kind| kind.plan(&section.parameters.0).ok());
         return Ok(Declared { batch: 1, is_pure: plan.is_some_and(|plan| plan.needs().alone.is_none()) });
     }
-    let what = format!("cannot load `{}`", section.call.value);
+    let said = load((data, section), changes, (LOAD, ends))?;
+    match (said["batch"].as_u64(), said["pure"].as_bool()) {
+        (Some(batch), Some(is_pure)) => Ok(Declared { batch, is_pure }),
+        _ => Err(Fault::new(cannot_load(section), "its interpreter has another version of beamport")
+            .hint("install both from the same source: `pip install .`")),
+    }
+}
+
+/// Loads the Python code of a section in a process of its own, as a slot does, with its parameters: says what is wrong.
+/// The fault is [`Passes::Soon`] where loading takes longer than `patience`.
+pub fn check_code(section: &WorkerSection, patience: Duration) -> Result<(), Fault> {
+    match section.is_python() {
+        true => load((Path::new(""), section), false, (patience, &|| false)).map(drop),
+        false => Ok(()),
+    }
+}
+
+fn cannot_load(section: &WorkerSection) -> String {
+    format!("cannot load `{}`", section.python_call())
+}
+
+/// Loads Python code; the answer is what it declares.
+fn load(
+    (data, section): (&Path, &WorkerSection),
+    changes: bool,
+    (patience, ends): (Duration, &dyn Fn() -> bool),
+) -> Result<Value, Fault> {
+    let what = cannot_load(section);
+    // The code of a ready-made worker finds groups, and has parameters of its own.
+    let is_finder = section.is_native();
+    let parameters = &section.parameters.0;
+    let parameters =
+        if is_finder { parameters.get("arguments").cloned().unwrap_or(json!({})) } else { parameters.clone() };
     let asked = json!({
         "parent": std::process::id(),
         "cpu": null,
-        "call": section.call.value,
+        "call": section.python_call(),
         "folder": section.folder,
         "copied": copied(data, section),
-        "parameters": section.parameters.0,
+        "parameters": parameters,
         "declares": true,
+        "finds": is_finder,
         "changes": changes,
     });
     let fault = |e: std::io::Error| Fault::new(&what, e).hint(interpreted(section));
     let mut child = program(section, &asked).stdout(Stdio::piped()).spawn().map_err(fault)?;
-    let began = Instant::now();
-    let status = loop {
-        match child.try_wait().map_err(fault)? {
-            Some(status) => break status,
-            None if ends() || began.elapsed() > LOAD => {
-                let _ = child.kill();
-                let _ = child.wait();
-                let why = if ends() { "interrupted".to_owned() } else { format!("it takes longer than {LOAD:?}") };
-                return Err(Fault::new(what, why));
-            }
-            None => std::thread::sleep(NAP),
-        }
+    let Some(status) = end_of(&mut child, (patience, ends)).map_err(fault)? else {
+        let late = || format!("it takes longer than {}", duration_text(patience));
+        let why = if ends() { "interrupted".to_owned() } else { late() };
+        return Err(Fault { passes: Passes::Soon, ..Fault::new(what, why) });
     };
     if !status.success() {
+        if !has_package(section, (patience, ends)) {
+            let python = interpreter(section);
+            let hint = "install beamport for it, or name another interpreter with `python`";
+            return Err(Fault::new(what, format!("{} has no module `beamport`", python.display())).hint(hint));
+        }
         return Err(Fault::new(what, ended(status)).hint("see its output above; fix the code or the parameters"));
     }
     let mut line = String::new();
@@ -580,8 +614,11 @@ pub(super) fn declared(
         BufReader::new(said.take(LINE)).read_line(&mut line).map_err(fault)?;
     }
     let said: Value = serde_json::from_str(&line).unwrap_or_default();
+    if let Some(wrong) = said["wrong"].as_str() {
+        return Err(Fault::new(what, wrong).hint(said["hint"].as_str().unwrap_or("fix the code")));
+    }
     if let Some(misfit) = said["misfit"].as_str() {
-        let what = format!("`{}` rejects its parameters", section.call.value);
+        let what = format!("`{}` rejects its parameters", section.python_call());
         let takes: Vec<&str> = said["takes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let hint = match takes.as_slice() {
             [] => "remove them: it takes no parameters".to_owned(),
@@ -589,9 +626,70 @@ pub(super) fn declared(
         };
         return Err(Fault::new(what, misfit).hint(hint));
     }
-    match (said["batch"].as_u64(), said["pure"].as_bool()) {
-        (Some(batch), Some(is_pure)) => Ok(Declared { batch, is_pure }),
-        _ => Err(Fault::new(what, "its interpreter has another version of beamport")
-            .hint("install both from the same source: `pip install .`")),
+    Ok(said)
+}
+
+/// How a process ends; none where it does not end in time, and is killed.
+fn end_of(child: &mut Child, (patience, ends): (Duration, &dyn Fn() -> bool)) -> std::io::Result<Option<ExitStatus>> {
+    let began = Instant::now();
+    loop {
+        match child.try_wait()? {
+            Some(status) => return Ok(Some(status)),
+            None if ends() || began.elapsed() > patience => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Ok(None);
+            }
+            None => std::thread::sleep(NAP),
+        }
+    }
+}
+
+/// True if the interpreter of a section has the package, or that is not known.
+fn has_package(section: &WorkerSection, until: (Duration, &dyn Fn() -> bool)) -> bool {
+    let mut command = Command::new(interpreter(section));
+    command.args(["-c", "import beamport"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let status = command.spawn().and_then(|mut child| end_of(&mut child, until));
+    status.ok().flatten().is_none_or(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Registry;
+    use crate::edges::TemplateAnswer;
+    use crate::file::parse;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    /// What checking the code of a worker says whose interpreter is this script.
+    fn checked(name: &str, script: &str) -> Result<(), Fault> {
+        let folder = std::env::temp_dir().join(format!("beamport-check-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("mine.py"), "").unwrap();
+        let python = folder.join("python");
+        std::fs::write(&python, script).unwrap();
+        std::fs::set_permissions(&python, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let text = "instrument = \"x\"\n[source.c]\nkind = \"sim\"\nmodel = \"camera\"\n\
+                    [worker.w]\ncall = \"mine.py:one\"\ninputs = [\"c\"]\npython = \"./python\"\n";
+        let instrument = parse(text, &folder.join("a.toml"), &Registry::builtin(), &|_, _| TemplateAnswer::default()).unwrap();
+        let answer = check_code(instrument.workers().next().unwrap(), Duration::from_millis(200));
+        std::fs::remove_dir_all(&folder).unwrap();
+        answer
+    }
+
+    #[test]
+    fn code_that_is_never_loaded_is_waited_for_no_longer_than_asked() {
+        let fault = checked("hangs", "#!/bin/sh\nexec sleep 1000\n").unwrap_err();
+        assert_eq!(fault.passes, Passes::Soon);
+        assert!(fault.cause.contains("200 ms"), "{fault}");
+    }
+
+    #[test]
+    fn an_interpreter_without_the_package_has_a_hint_of_its_own() {
+        let fault = checked("bare", "#!/bin/sh\nexit 1\n").unwrap_err();
+        assert!(fault.cause.ends_with("/python has no module `beamport`"), "{fault}");
+        assert!(fault.hint.contains("`python`"), "{fault}");
+        let fault = checked("dies", "#!/bin/sh\n[ \"$1\" = -c ] && exit 0\nexit 3\n").unwrap_err();
+        assert!(fault.cause.contains("status 3") && fault.hint.contains("fix the code"), "{fault}");
     }
 }

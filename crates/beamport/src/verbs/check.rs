@@ -1,13 +1,17 @@
 //! `beamport check FILE`: every mistake at once, or the resolved file.
 //!
-//! A note is no mistake: it says what will be as it is written and is perhaps not meant.
+//! Python code of workers is imported, each in a process of its own with the interpreter of its section; nothing else runs
+//! code. A note is no mistake: it says what will be as it is written and is perhaps not meant.
 
 use super::figures::bytes;
 use super::forecast;
 use crate::cli;
 use crate::edges::{Registry, TemplateCheck};
-use crate::file::{Instrument, Mistake, SinkSection, read};
+use crate::file::{Instrument, Mistake, SinkSection, WorkerSection, read};
+use crate::limits::CHECK_CODE_PATIENCE;
+use crate::mover;
 use crate::room;
+use flow::Passes;
 use serde_json::json;
 use settings::Severity;
 use settings::shortened;
@@ -28,6 +32,7 @@ pub fn run(
         Some(mistake) => Err(vec![mistake]),
         None => Ok(instrument),
     });
+    let result = result.and_then(with_code);
     let file = asked.file.display();
     let notes = result.as_ref().map(notes).unwrap_or_default();
     if asked.form.json {
@@ -80,6 +85,30 @@ pub fn run(
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The instrument, if the Python code of its workers can be loaded and accepts its parameters. Code that is still being
+/// loaded after [`CHECK_CODE_PATIENCE`] is a warning.
+fn with_code(mut instrument: Instrument) -> Result<Instrument, Vec<Mistake>> {
+    let of = |worker: &WorkerSection| {
+        let fault = mover::check_code(worker, CHECK_CODE_PATIENCE).err()?;
+        let level = if fault.passes == Passes::Soon { Severity::Warning } else { Severity::Error };
+        Some(Mistake {
+            level,
+            file: instrument.file.display().to_string(),
+            line: worker.call.line_or(worker.line),
+            pointer: String::new(),
+            what: format!("worker `{}`: {}", shortened(&worker.name), fault.what),
+            cause: fault.cause,
+            hint: fault.hint,
+        })
+    };
+    let found: Vec<Mistake> = instrument.workers().filter_map(of).collect();
+    if found.iter().any(|mistake| mistake.level == Severity::Error) {
+        return Err(found);
+    }
+    instrument.warnings.extend(found);
+    Ok(instrument)
 }
 
 /// Inputs of sinks for which the template has no place.

@@ -64,7 +64,9 @@ fn of_stream(data: &Data, stream: &str, reader: &mut Reader) -> Vec<Pin> {
         if !named && (!alive || process == me) {
             continue;
         }
-        let lag = named.then(|| count.saturating_sub(committed));
+        // A slot without work wants no message: it keeps no position.
+        let committed = (named && committed != u64::MAX).then_some(committed);
+        let lag = committed.map(|at| count.saturating_sub(at));
         pins.push(Pin {
             stream: stream.to_owned(),
             reader: name,
@@ -74,9 +76,9 @@ fn of_stream(data: &Data, stream: &str, reader: &mut Reader) -> Vec<Pin> {
             alive,
             segments,
             bytes: kept,
-            committed: named.then_some(committed),
+            committed,
             lag,
-            lag_ns: lag.and_then(|lag| behind(reader, committed, lag)),
+            lag_ns: committed.zip(lag).and_then(|(at, lag)| behind(reader, at, lag)),
             cut,
         });
     }
@@ -199,6 +201,25 @@ fn delete_position(asked: &Forget, out: &mut dyn Write) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use store::{Level, Options, ReadOptions};
+
+    #[test]
+    fn a_reader_that_wants_no_message_shows_no_position() {
+        let folder = std::env::temp_dir().join(format!("beamport-no-position-{}", std::process::id()));
+        let data = Data::on_disk(&folder);
+        let mut writer = store::Writer::open(&data.media, &data.stream("a"), "a", &Options::memory(1 << 20)).unwrap();
+        assert_eq!(writer.header().level, Level::Memory);
+        writer.publish();
+        let options = ReadOptions { name: "slot".into(), kind: Kind::Counted, ..ReadOptions::default() };
+        let reader = Reader::open(&data.media, &data.stream("a"), options).unwrap();
+        reader.commit(u64::MAX);
+        let (pins, faults) = pins_of(&data).unwrap();
+        assert!(faults.is_empty(), "{faults:?}");
+        let pin = pins.iter().find(|pin| pin.reader == "slot").unwrap();
+        assert_eq!((pin.committed, pin.lag, pin.lag_ns), (None, None, None));
+        drop((reader, writer));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn a_row_says_who_holds_what() {

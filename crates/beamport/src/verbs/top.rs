@@ -1,7 +1,8 @@
 //! `beamport top`: streams, readers and runs, looked at each second.
 //!
 //! On a terminal it takes the alternate screen and gives it back at Ctrl-C. Otherwise it looks twice, a second apart, so
-//! that there are rates, prints once and ends; with `--json` it prints an object a second for as long as somebody reads.
+//! that there are rates, prints once and ends; with `--json` it prints an object a second for as long as somebody reads, but
+//! with `--once` only one.
 
 use super::figures::{bytes, known, percent, si, span, thousands};
 use super::ls;
@@ -37,14 +38,17 @@ fn watch(asked: &Top, out: &mut dyn Write) -> Answer {
     let mut watch = Watch::new(&data);
     let signals = Asked::to_end()?;
     let mut status = Shown::read(&mut watch, &data)?;
-    if asked.form.json {
+    if asked.form.json && asked.once {
+        pause(&signals);
+        json_line(out, &Shown::read(&mut watch, &data)?)?;
+    } else if asked.form.json {
         while !signals.yes() {
             json_line(out, &status)?;
             out.flush()?;
             pause(&signals);
             status = Shown::read(&mut watch, &data)?;
         }
-    } else if io::stdout().is_terminal() {
+    } else if io::stdout().is_terminal() && !asked.once {
         // Alternate screen, cursor hidden; both undone whatever happens below.
         write!(out, "\x1b[?1049h\x1b[?25l")?;
         let answer = redraw(&data, &mut watch, status, (asked.all, &signals), out);

@@ -106,9 +106,11 @@ fn verify(asked: &Verify, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
         };
         let first = seen.damage.first().map(|damage| damage.why.clone());
         let first = first.or_else(|| members().find_map(|range| cut(&data, range, name, &seen)));
+        // Most books have no origins, and no table of them.
         let is_book = name == flow::RUNS || name == "control" || name == "status" || name.contains('.');
-        let nameless = (seen.nameless > 0 && !is_book).then(|| {
-            let path = folder.join("origins");
+        let path = folder.join("origins");
+        let has_table = std::fs::metadata(&path).is_ok_and(|table| table.len() > 0);
+        let nameless = (seen.nameless > 0 && (!is_book || has_table)).then(|| {
             format!("the origin of {} messages is unknown: {} is damaged", thousands(seen.nameless), path.display())
         });
         let first = first.or_else(|| seen.flaws.first().cloned()).or_else(|| nameless.clone());
