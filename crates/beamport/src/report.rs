@@ -119,6 +119,7 @@ impl Report {
             "ledger": ledger_rows(&self.account.entries, &self.account.rows, &self.stages),
             "gaps": self.account.gaps.iter().chain(self.missing.iter().flat_map(|m| &m.gaps)).collect::<Vec<_>>(),
             "dead_time": self.account.dead_time,
+            "clock_step_ns": self.account.clock_step_ns,
             "failed": self.failed.iter().map(failed_row).collect::<Vec<_>>(),
         })
     }
@@ -167,6 +168,9 @@ impl Report {
             let _ = writeln!(out, "  {}: data from this interval is unknown", absent(gap));
         }
         for line in dead_time_lines(&self.account.dead_time) {
+            let _ = writeln!(out, "  {line}");
+        }
+        if let Some(line) = clock_line(self.account.clock_step_ns) {
             let _ = writeln!(out, "  {line}");
         }
         for stream in self.account.unknown() {
@@ -330,6 +334,16 @@ pub(crate) fn dead_time_lines(all: &[DeadTime]) -> Vec<String> {
         lines.push(text(&format!("{} more", rest.len()), sum, rest.iter().map(|one| one.intervals).sum()));
     }
     lines
+}
+
+/// How far the wall clock was set in a run, where it was.
+pub(crate) fn clock_line(step_ns: i64) -> Option<String> {
+    let (way, ns) = if step_ns < 0 { ("back", step_ns.saturating_neg()) } else { ("forward", step_ns) };
+    let line = || {
+        let by = span(ns);
+        format!("the clock of the machine was set {way} by {by}: source times before and after that do not agree")
+    };
+    (step_ns != 0).then(line)
 }
 
 /// The account of one input of a stage as a line.

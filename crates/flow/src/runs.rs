@@ -5,6 +5,10 @@
 //! sequence ranges that contain the members, per stream and epoch. From then on the run is a pure function of the
 //! streams.
 //!
+//! The wall clock may be set while a run is open: [`RunKeeper`] compares it with the clock that nobody sets. A run that
+//! ends now ends no earlier than it would have by that clock, nor before the newest arrival in its streams, and every run
+//! records how far the wall clock was set.
+//!
 //! Failure behaviour: a change without room in `runs` is refused or retried; a restarted mover resumes from the newest
 //! message of each run.
 
@@ -122,8 +126,29 @@ pub struct RunKeeper {
     sealing: BTreeMap<String, BTreeMap<String, u64>>,
     /// The stream that could not be read at the last step.
     unread: Option<Fault>,
+    /// The time of each run that is not sealed.
+    times: BTreeMap<String, RunTime>,
 }
 
+/// How time goes on in a run, whoever sets the wall clock.
+#[derive(Clone, Copy)]
+struct RunTime {
+    /// Wall clock and the clock that nobody sets at one moment, ns.
+    time: i64,
+    clock: i64,
+    /// The largest step of the wall clock since then, ns.
+    step: i64,
+}
+
+impl RunTime {
+    /// The time in the run where the other clock says this.
+    fn at(&self, clock: i64) -> i64 {
+        self.time.saturating_add(clock.saturating_sub(self.clock))
+    }
+}
+
+/// A wall clock that differs by more from where it would be was set, ns: less may lie between two looks.
+const CLOCK_SET: i64 = 100_000_000;
 /// How long a command waits for the mark.
 const COMMAND_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a step of a run's own life waits: longer, it is looked at again at the next.
@@ -134,7 +159,19 @@ impl RunKeeper {
     pub fn open(data: &Data) -> Result<Self, Fault> {
         let book = Book::open_settled(data, RUNS, Keeps::All)?;
         let runs = runs(data)?;
-        Ok(Self { data: data.clone(), book, runs, pending: None, sealing: BTreeMap::new(), unread: None })
+        let (now, clock) = both_clocks(data);
+        let mut times = BTreeMap::new();
+        if runs.iter().any(|run| run.state != State::Sealed) {
+            // What arrived since the run began shows how far time had come, whatever the wall clock says now.
+            let arrived = newest_arrival(data);
+            for run in runs.iter().filter(|run| run.state != State::Sealed) {
+                let reached = if run.clock_step == 0 { arrived.min(run.stop) } else { now };
+                let behind = now.saturating_sub(reached).min(0);
+                let step = if behind < -CLOCK_SET { behind } else { 0 };
+                times.insert(run.name.clone(), RunTime { time: now.max(reached), clock, step });
+            }
+        }
+        Ok(Self { data: data.clone(), book, runs, pending: None, sealing: BTreeMap::new(), unread: None, times })
     }
 
     /// What opening the stream of runs found: where it was cut, runs are forgotten.
@@ -161,8 +198,60 @@ impl RunKeeper {
 
     /// A step at `now` would change nothing, unless all streams of an open run have ended: no run settles, and none has
     /// come to its stop.
-    pub fn rests(&self, now: i64) -> bool {
-        self.pending.is_none() && self.unsealed().all(|run| run.state == State::Open && now < run.stop)
+    pub fn rests(&mut self, now: i64) -> bool {
+        self.see_clock();
+        self.pending.is_none()
+            && self.unsealed().all(|run| run.state == State::Open && self.time_in(&run.name).unwrap_or(now) < run.stop)
+    }
+
+    /// Remembers how far the wall clock was set.
+    fn see_clock(&mut self) {
+        let (now, clock) = both_clocks(&self.data);
+        for time in self.times.values_mut() {
+            let step = now.saturating_sub(time.at(clock));
+            if step.unsigned_abs() > CLOCK_SET as u64 && step.unsigned_abs() > time.step.unsigned_abs() {
+                time.step = step;
+            }
+        }
+    }
+
+    /// The time in a run where the wall clock was set back: it goes on. None where the wall clock is right.
+    fn time_in(&self, run: &str) -> Option<i64> {
+        let (now, clock) = both_clocks(&self.data);
+        let time = self.times.get(run)?.at(clock);
+        (time > now.saturating_add(CLOCK_SET)).then_some(time)
+    }
+
+    /// The run as it ends now: what has arrived belongs to it.
+    fn ending_now(&mut self, run: &Run, reason: &str, now: i64) -> Run {
+        let time = self.time_in(&run.name);
+        // Arrivals that were ahead of the clock when it began say nothing of it.
+        let arrived = if run.clock_step == 0 { newest_arrival(&self.data).saturating_add(1) } else { i64::MIN };
+        let stop = time.unwrap_or(now).max(arrived);
+        if let Some(time) = self.times.get_mut(&run.name).filter(|_| stop > now.saturating_add(CLOCK_SET)) {
+            // It settles from here on.
+            (time.time, time.clock) = (stop, self.data.media.clock());
+            self.see_clock();
+        }
+        self.ending(run, stop.max(run.start).into(), reason, now)
+    }
+
+    /// A run whose stop is known from now on, never later than was declared.
+    fn ending(&self, run: &Run, stop: Stop, reason: &str, now: i64) -> Run {
+        let (stop, inclusive) = if stop.first_outside < run.stop {
+            (stop.first_outside, stop.inclusive)
+        } else {
+            (run.stop, run.inclusive)
+        };
+        let clock_step = self.clock_step(run);
+        let reason = reason.to_string();
+        Run { stop, inclusive, clock_step, state: State::Settling, time: now, reason, ..run.clone() }
+    }
+
+    /// The largest step of the wall clock that is recorded or was seen since.
+    fn clock_step(&self, run: &Run) -> i64 {
+        let seen = self.times.get(&run.name).map_or(0, |time| time.step);
+        if seen.unsigned_abs() > run.clock_step.unsigned_abs() { seen } else { run.clock_step }
     }
 
     /// Begins a run. Asked again with the same name and start, the answer is the run that is there.
@@ -186,6 +275,7 @@ impl RunKeeper {
         if stop <= start {
             return Err(Fault::new(format!("cannot begin run `{name}`"), "its stop is not after its start"));
         }
+        let ahead = newest_arrival(&self.data).saturating_sub(now);
         let run = Run {
             name: name.to_string(),
             id: self.data.media.random(),
@@ -198,13 +288,16 @@ impl RunKeeper {
             streams: Vec::new(),
             reason: String::new(),
             inclusive,
+            clock_step: if ahead > CLOCK_SET { -ahead } else { 0 },
         };
+        let (time, clock) = both_clocks(&self.data);
+        self.times.insert(name.to_string(), RunTime { time, clock, step: 0 });
         self.command(&run)?;
         Ok(run)
     }
 
-    /// Ends a run: its stop is known from now on. One that is not known: now. Asked again with the same stop or none, the answer is the
-    /// run as it ended. One that has not begun yet and ends now is empty.
+    /// Ends a run: its stop is known from now on. One that is not known: now, or behind the newest arrival. Asked again
+    /// with the same stop or none, the answer is the run as it ended. One that has not begun yet and ends now is empty.
     pub fn end(&mut self, name: &str, stop: impl Into<Stop>, reason: &str, now: i64) -> Result<Run, Fault> {
         let stop = Some(stop.into()).filter(|stop| stop.first_outside != STOP_UNKNOWN);
         let Some(at) = self.runs.iter().position(|r| r.name == name) else {
@@ -232,16 +325,21 @@ impl RunKeeper {
             }
             _ => {}
         }
-        let run = ending(&run, stop, reason, now);
+        self.see_clock();
+        let run = match stop {
+            Some(stop) => self.ending(&run, stop, reason, now),
+            None => self.ending_now(&run, reason, now),
+        };
         self.command(&run)?;
         Ok(run)
     }
 
     /// Ends all open runs, as far as they can be written down now. True once none is open.
     pub fn end_all(&mut self, reason: &str, now: i64) -> Result<bool, Fault> {
+        self.see_clock();
         while self.pending.is_none() {
-            let Some(run) = self.runs.iter().find(|r| r.state == State::Open) else { return Ok(true) };
-            let run = ending(run, None, reason, now);
+            let Some(run) = self.runs.iter().find(|r| r.state == State::Open).cloned() else { return Ok(true) };
+            let run = self.ending_now(&run, reason, now);
             if !self.append(&run, STEP_PATIENCE)? {
                 return Ok(false);
             }
@@ -252,6 +350,7 @@ impl RunKeeper {
     /// Moves runs on in their life. Returns those that changed.
     pub fn step(&mut self, now: i64, streams: &[StreamView]) -> Result<Vec<Run>, Fault> {
         let mut changed = Vec::new();
+        self.see_clock();
         if let Some((run, sequence)) = &self.pending {
             if !self.book.is_safe(*sequence) {
                 return Ok(changed);
@@ -285,17 +384,22 @@ impl RunKeeper {
     /// The next step of a run's life, if it is due. An error is one of a stream.
     fn next_step(&mut self, at: usize, now: i64, streams: &[StreamView]) -> Result<Option<Run>, Fault> {
         let run = &self.runs[at];
+        let time = self.time_in(&run.name);
         let all_ended = || !streams.is_empty() && streams.iter().all(|s| s.ended && s.marked);
         match run.state {
-            State::Open if now >= run.stop => Ok(Some(ending(run, Some(run.stops()), "its stop was reached", now))),
+            State::Open if time.unwrap_or(now) >= run.stop => {
+                Ok(Some(self.ending(run, run.stops(), "its stop was reached", now)))
+            }
             State::Open if all_ended() => {
                 let stop = self.latest_member(run, streams)?.saturating_add(1).max(run.start + 1);
-                Ok(Some(ending(run, Some(stop.into()), "its sources ended", now)))
+                Ok(Some(self.ending(run, stop.into(), "its sources ended", now)))
             }
             State::Settling => {
                 // Nothing comes that would belong to an empty run, however far ahead it lies.
                 let until = if run.stop > run.start { run.stop.saturating_add(run.settle) } else { run.time };
-                let is_settled = streams.iter().all(|s| s.ended || s.frontier >= until);
+                // A wall clock that was set back comes so far in an hour: frontiers follow it.
+                let is_late = time.is_some_and(|time| time >= until);
+                let is_settled = is_late || streams.iter().all(|s| s.ended || s.frontier >= until);
                 if is_settled { self.sealed(run.clone(), now, streams) } else { Ok(None) }
             }
             State::Open | State::Sealed => Ok(None),
@@ -321,7 +425,7 @@ impl RunKeeper {
             return Ok(None);
         }
         self.sealing.remove(&run.name);
-        Ok(Some(Run { state: State::Sealed, time: now, streams: ranges, ..run }))
+        Ok(Some(Run { state: State::Sealed, time: now, clock_step: self.clock_step(&run), streams: ranges, ..run }))
     }
 
     /// The newest time among the members of a run that has no stop yet.
@@ -420,6 +524,9 @@ impl RunKeeper {
     /// A step that is written down.
     fn adopt(&mut self, run: &Run) {
         self.pending = None;
+        if run.state == State::Sealed {
+            self.times.remove(&run.name);
+        }
         match self.runs.iter_mut().find(|known| known.name == run.name) {
             Some(known) => *known = run.clone(),
             None => self.runs.push(run.clone()),
@@ -427,10 +534,25 @@ impl RunKeeper {
     }
 }
 
-/// A run whose stop is known from now on, never later than was declared. None: now, and empty if it has not begun.
-fn ending(run: &Run, stop: Option<Stop>, reason: &str, now: i64) -> Run {
-    let stop = stop.unwrap_or_else(|| now.max(run.start).into());
-    let (stop, inclusive) =
-        if stop.first_outside < run.stop { (stop.first_outside, stop.inclusive) } else { (run.stop, run.inclusive) };
-    Run { stop, inclusive, state: State::Settling, time: now, reason: reason.to_string(), ..run.clone() }
+/// The wall clock and the clock that nobody sets, ns, read at the same moment: on a busy machine that needs a few tries.
+fn both_clocks(data: &Data) -> (i64, i64) {
+    for _ in 0..100 {
+        let before = data.media.clock();
+        let now = data.media.now();
+        let clock = data.media.clock();
+        if clock.saturating_sub(before) < CLOCK_SET / 10 {
+            return (now, clock);
+        }
+    }
+    (data.media.now(), data.media.clock())
+}
+
+/// The newest arrival in any stream of a folder, ns since 1970 UTC. One that cannot be read has none.
+fn newest_arrival(data: &Data) -> i64 {
+    let of = |name: &String| {
+        let mut reader = data.reader_early(name).ok()?;
+        let newest = reader.bounds().count.checked_sub(1)?;
+        Some(reader.entries(newest, 1).ok()?.first()?.arrival_time)
+    };
+    data.streams(false).unwrap_or_default().iter().filter_map(of).max().unwrap_or(i64::MIN)
 }
