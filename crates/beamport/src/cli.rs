@@ -220,6 +220,9 @@ pub struct Up {
     /// Start no simulated boards: for those that `beamport boards` starts
     #[arg(long)]
     pub no_boards: bool,
+    /// Delete what a changed `retain`, `retain_age` or `keep_free` deletes, without asking
+    #[arg(long)]
+    pub yes: bool,
     /// The process that started it, if that alone ends it: it dies with it, and takes no signals
     #[arg(long, hide = true)]
     pub parent: Option<u32>,

@@ -3,12 +3,13 @@
 use crate::cli::Up;
 use crate::edges::Registry;
 use crate::figures::thousands;
-use crate::file::{self, Instrument};
+use crate::file::{self, Instrument, Mistake};
 use crate::limits::END_PATIENCE;
 use crate::mover::{Mover, Written, program, template_check};
 use crate::page::Page;
 use crate::peer;
 use crate::report::{Report, events_of};
+use crate::retention;
 use crate::room;
 use crate::simulated::{self, Simulated};
 use crate::verbs;
@@ -41,7 +42,8 @@ pub fn up(asked: &Up, registry: &Registry) -> Result<ExitCode, Fault> {
         }
     };
     let has_boards = !asked.no_boards && verbs::boards::plans(&instrument).iter().any(|(_, plan)| plan.is_simulated());
-    let mut started = Started::new(instrument, asked.parent.is_none());
+    let mut started =
+        may_delete(&instrument, asked.yes).and_then(|()| Started::new(instrument, asked.parent.is_none()));
     if has_boards {
         started = started.and_then(|started| started.with_boards(&asked.file));
     }
@@ -52,6 +54,29 @@ pub fn up(asked: &Up, registry: &Registry) -> Result<ExitCode, Fault> {
         let _ = writeln!(std::io::stdout(), "{line}");
     }
     answer
+}
+
+/// Says what a changed rule of retention deletes of what is kept, and asks where that is much. Without a terminal, or with
+/// `--json`, there is nobody to ask.
+fn may_delete(instrument: &Instrument, is_agreed: bool) -> Result<(), Fault> {
+    if let Some(Mistake { file, line, what, cause, hint, .. }) = retention::beyond_disk(instrument) {
+        return Err(Fault::new(format!("{file}:{line}: {what}"), cause).hint(hint));
+    }
+    let before = std::fs::read_to_string(instrument.data.join(web::SETTINGS)).ok();
+    let deletions = retention::deletions(instrument, before.as_deref());
+    let mut say = |line: &str| {
+        let _ = writeln!(stderr(), "{line}");
+    };
+    let mut ask = || {
+        if !(std::io::stdin().is_terminal() && stderr().is_terminal()) {
+            return None;
+        }
+        let _ = write!(stderr(), "delete them? [y/N] ");
+        let mut answer = String::new();
+        std::io::stdin().read_line(&mut answer).ok()?;
+        Some(matches!(answer.trim(), "y" | "Y" | "yes"))
+    };
+    retention::agree(&deletions, &instrument.file, is_agreed, &mut say, &mut ask)
 }
 
 /// An instrument whose sources run and whose declared runs are open.

@@ -22,7 +22,7 @@ const CRATES: [Layers; 2] = [
             &["edges"],
             &["file"],
             &["cli", "mover", "room"],
-            &["page", "report", "simulated"],
+            &["page", "report", "retention", "simulated"],
             &["verbs"],
             &["up"],
             &["demo"],

@@ -7,7 +7,7 @@ use super::forecast;
 use crate::cli;
 use crate::edges::{Registry, TemplateCheck};
 use crate::file::{Instrument, Mistake, SinkSection, read};
-use crate::room;
+use crate::{retention, room};
 use serde_json::json;
 use settings::Severity;
 use settings::shortened;
@@ -15,7 +15,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 /// Runs `check`: what is good goes to `out`, mistakes go to `err` (with `--json` all to `out`). Exit status 0, or 2 with
-/// mistakes; that this machine has too little shared memory for the file is one.
+/// mistakes; that this machine has too little shared memory or disk for the file is one.
 pub fn run(
     asked: &cli::Check,
     registry: &Registry,
@@ -24,9 +24,10 @@ pub fn run(
     err: &mut dyn Write,
 ) -> std::io::Result<ExitCode> {
     let result = read(&asked.file, registry, template_check);
-    let result = result.and_then(|instrument| match room::lacking(&instrument) {
-        Some(mistake) => Err(vec![mistake]),
-        None => Ok(instrument),
+    let result = result.and_then(|instrument| {
+        let lacking: Vec<Mistake> =
+            [room::lacking(&instrument), retention::beyond_disk(&instrument)].into_iter().flatten().collect();
+        if lacking.is_empty() { Ok(instrument) } else { Err(lacking) }
     });
     let file = asked.file.display();
     let notes = result.as_ref().map(notes).unwrap_or_default();
