@@ -598,6 +598,9 @@ pub struct Doctor {
     /// Data folder to check as well
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
+    /// Remove live places of removed folders from shared memory: first bring back folders that were moved
+    #[arg(long)]
+    pub clean: bool,
     /// Output format.
     #[command(flatten)]
     pub form: Form,

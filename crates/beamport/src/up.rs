@@ -2,7 +2,7 @@
 
 use crate::cli::Up;
 use crate::edges::Registry;
-use crate::figures::thousands;
+use crate::figures::{bytes, thousands};
 use crate::file::{self, Instrument, Mistake};
 use crate::limits::END_PATIENCE;
 use crate::mover::{Mover, Written, program, template_check};
@@ -14,6 +14,7 @@ use crate::room;
 use crate::simulated::{self, Simulated};
 use crate::verbs;
 use flow::edge::Host;
+use flow::ledger::Row;
 use flow::{Data, Fault, Passes};
 use serde_json::{Value, json};
 use settings::shortened;
@@ -107,6 +108,7 @@ impl Started {
         }
         let (plan, settings) = (instrument.page, instrument.show());
         let mover = Mover::start(instrument, &signals)?;
+        say_missing(&mover);
         let folder = &mover.data().folder;
         keep_settings(&folder.join(web::SETTINGS), &settings);
         let page = plan.map(|plan| Page::start(plan, folder));
@@ -143,6 +145,7 @@ impl Started {
         let is_listed = !mover.runs().is_empty();
         let (names_of_stages, lost_before, late) = (mover.fed_stages(), mover.lost_before(), mover.late_accounts());
         let cuts = mover.cuts();
+        let is_missing = say_missing(&mover);
         // Their last messages still have a receiver.
         let truth = boards.map(Simulated::truth).transpose();
         drop(mover);
@@ -171,21 +174,7 @@ impl Started {
                 }
             }
         }
-        for row in stages.iter().filter(|row| row.held > 0) {
-            let what =
-                format!("`{}` has {} unprocessed messages from `{}`", row.stage, thousands(row.held), row.stream);
-            let _ = writeln!(stderr(), "{what}; the next `up` will process them");
-        }
-        for (stage, inputs) in late.iter().filter(|(stage, _)| stages.iter().all(|row| row.stage != *stage)) {
-            for input in inputs {
-                let there = data.reader_early(input).map_or(0, |reader| reader.bounds().count - reader.bounds().first);
-                let _ = writeln!(
-                    stderr(),
-                    "`{stage}` has processed nothing from `{input}` yet: {} messages wait",
-                    thousands(there)
-                );
-            }
-        }
+        say_waiting(&data, &stages, &late);
         // What stages lost before this start has been told.
         let mut lost = flow::ledger::lost(&stages).saturating_sub(lost_before);
         for gap in &cuts {
@@ -214,6 +203,7 @@ impl Started {
                 }
             }
         }
+        say_kept(&data);
         if names.is_empty() && is_listed {
             let _ = writeln!(
                 stderr(),
@@ -234,10 +224,57 @@ impl Started {
                 Err(crate::unprinted(&e).hint(format!("the runs are complete: `beamport ls --data {folder}`")))
             }
             // A file that was given up is an error, whatever else there is to say.
-            _ if !failed.is_empty() || unknown_outcome > 0 => Ok(ExitCode::from(2)),
+            _ if !failed.is_empty() || is_missing || unknown_outcome > 0 => Ok(ExitCode::from(2)),
             _ => Ok(ExitCode::from(u8::from(lost > 0))),
         }
     }
+}
+
+/// Says what stages have not processed. `late`: workers and live sinks with their inputs, with or without an account.
+fn say_waiting(data: &Data, stages: &[Row], late: &[(String, Vec<String>)]) {
+    for row in stages.iter().filter(|row| row.held > 0) {
+        let what = format!("`{}` has {} unprocessed messages from `{}`", row.stage, thousands(row.held), row.stream);
+        let _ = writeln!(stderr(), "{what}; the next `up` will process them");
+    }
+    for (stage, inputs) in late.iter().filter(|(stage, _)| stages.iter().all(|row| row.stage != *stage)) {
+        for input in inputs {
+            let there = data.reader_early(input).map_or(0, |reader| reader.bounds().count - reader.bounds().first);
+            let _ = writeln!(
+                stderr(),
+                "`{stage}` has processed nothing from `{input}` yet: {} messages wait",
+                thousands(there)
+            );
+        }
+    }
+}
+
+/// Names stages that a run still needs and the instrument file no longer has. True where a file stays a part.
+fn say_missing(mover: &Mover) -> bool {
+    let missing = mover.missing().unwrap_or_else(|fault| {
+        let _ = writeln!(stderr(), "{fault}");
+        Vec::new()
+    });
+    for stage in &missing {
+        let _ = writeln!(stderr(), "{}", stage.fault(&mover.file()));
+    }
+    missing.iter().any(|stage| stage.kind == "sink")
+}
+
+/// Says what memory streams keep in shared memory after the end, and how it comes free.
+fn say_kept(data: &Data) {
+    let kept = room::kept(data);
+    if kept.is_empty() {
+        return;
+    }
+    let names: Vec<String> = kept.iter().map(|(name, _)| format!("`{name}`")).collect();
+    let total = bytes(kept.iter().map(|(_, bytes)| bytes).sum());
+    let (first, folder) = (&kept[0].0, data.folder.display());
+    let _ = writeln!(
+        stderr(),
+        "memory streams keep {total} of shared memory until the machine restarts: {}; to free it, remove what nobody needs \
+         (`rm -r {folder}/{first}`), then run `beamport doctor --clean`",
+        shortened(&names.join(", "))
+    );
 }
 
 /// The files of a run, those that other sinks had finished before this start too: their last commits name them.
