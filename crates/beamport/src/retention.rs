@@ -175,7 +175,8 @@ mod tests {
 
         fn instrument(&self, keys: &str) -> Instrument {
             let text = format!(
-                "instrument = \"a\"\ndata = \"{}\"\nsource.c = {{ kind = \"sim\", model = \"amor-devices\", live = \"1 MiB\"{keys} }}\n",
+                "instrument = \"a\"\ndata = \"{}\"\n\
+                 source.c = {{ kind = \"sim\", model = \"amor-devices\", live = \"1 MiB\"{keys} }}\n",
                 self.0.display()
             );
             parse(&text, Path::new("a.toml"), &Registry::builtin(), &unasked).unwrap()

@@ -57,8 +57,8 @@ pub fn up(asked: &Up, registry: &Registry) -> Result<ExitCode, Fault> {
     answer
 }
 
-/// Says what a changed rule of retention deletes of what is kept, and asks where that is much. Without a terminal, or with
-/// `--json`, there is nobody to ask.
+/// Says what a changed rule of retention deletes of what is kept, and asks where that is much. Without a terminal there
+/// is nobody to ask.
 fn may_delete(instrument: &Instrument, is_agreed: bool) -> Result<(), Fault> {
     if let Some(Mistake { file, line, what, cause, hint, .. }) = retention::beyond_disk(instrument) {
         return Err(Fault::new(format!("{file}:{line}: {what}"), cause).hint(hint));
@@ -271,8 +271,8 @@ fn say_kept(data: &Data) {
     let (first, folder) = (&kept[0].0, data.folder.display());
     let _ = writeln!(
         stderr(),
-        "memory streams keep {total} of shared memory until the machine restarts: {}; to free it, remove what nobody needs \
-         (`rm -r {folder}/{first}`), then run `beamport doctor --clean`",
+        "memory streams keep {total} of shared memory until the machine restarts: {}; to free it, remove what nobody \
+         needs (`rm -r {folder}/{first}`), then run `beamport doctor --clean`",
         shortened(&names.join(", "))
     );
 }

@@ -6,8 +6,8 @@
 //! streams.
 //!
 //! The wall clock may be set while a run is open: [`RunKeeper`] compares it with the clock that nobody sets. A run that
-//! ends now ends no earlier than it would have by that clock, nor before the newest arrival in its streams, and every run
-//! records how far the wall clock was set.
+//! ends now ends no earlier than it would have by that clock, nor before the newest arrival in its streams, and every
+//! run records how far the wall clock was set.
 //!
 //! Failure behaviour: a change without room in `runs` is refused or retried; a restarted mover resumes from the newest
 //! message of each run.
@@ -15,6 +15,7 @@
 use crate::book::{Book, Keeps};
 use crate::commits::{self, seen};
 use crate::data::{Data, RUNS, each_batch, stream_fault};
+use crate::limits::CLOCK_SET;
 use crate::records::{Range, Run, Stop};
 use crate::{Fault, Passes};
 use std::collections::BTreeMap;
@@ -147,8 +148,6 @@ impl RunTime {
     }
 }
 
-/// A wall clock that differs by more from where it would be was set, ns: less may lie between two looks.
-const CLOCK_SET: i64 = 100_000_000;
 /// How long a command waits for the mark.
 const COMMAND_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a step of a run's own life waits: longer, it is looked at again at the next.
@@ -534,7 +533,8 @@ impl RunKeeper {
     }
 }
 
-/// The wall clock and the clock that nobody sets, ns, read at the same moment: on a busy machine that needs a few tries.
+/// The wall clock and the clock that nobody sets, ns, read at the same moment: on a busy machine that needs a few
+/// tries.
 fn both_clocks(data: &Data) -> (i64, i64) {
     for _ in 0..100 {
         let before = data.media.clock();

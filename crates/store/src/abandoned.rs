@@ -5,8 +5,8 @@
 //!
 //! Constraints: a live place is judged only by a process that sees files under the same paths as its writer did (mount
 //! namespace), and not while a writer holds its lock. Nothing is removed automatically: a folder that was moved while
-//! no writer ran looks like a removed one, and messages that only memory holds would be lost. A place of which the folder
-//! was renamed within its parent, or with its data folder, is seen there and is not abandoned.
+//! no writer ran looks like a removed one, and messages that only memory holds would be lost. A place of which the
+//! folder was renamed within its parent, or with its data folder, is seen there and is not abandoned.
 
 use crate::layout::{HEAD_BYTES, HEAD_MAGIC, Head};
 use crate::media::{Media, Open};
@@ -49,7 +49,8 @@ fn is_nobodys(media: &dyn Media, place: &Path) -> bool {
     is_of_no_folder(media, place) && media.lock(&place.join("head")).is_ok()
 }
 
-/// True if the folder of a live place, as its control page names it, is gone or another one. False also if it is unknown.
+/// True if the folder of a live place, as its control page names it, is gone or another one. False also if it is
+/// unknown.
 fn is_of_no_folder(media: &dyn Media, place: &Path) -> bool {
     let Ok(file) = media.open(&place.join("head"), Open::Read) else { return false };
     if file.len().is_ok_and(|len| len < HEAD_BYTES as u64) {

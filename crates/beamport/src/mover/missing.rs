@@ -46,8 +46,8 @@ fn listed(streams: &[String]) -> String {
     names.join(", ")
 }
 
-/// The stages that runs still need and the instrument does not have. A file that was given up holds no position any more:
-/// nobody waits for it.
+/// The stages that runs still need and the instrument does not have. A file that was given up holds no position any
+/// more: nobody waits for it.
 pub(super) fn missing(data: &Data, instrument: &Instrument, runs: &[Run]) -> Result<Vec<MissingStage>, Fault> {
     let commits = commits::last_commits(data)?;
     let mut missing = Vec::new();
