@@ -220,6 +220,9 @@ pub struct Up {
     /// Start no simulated boards: for those that `beamport boards` starts
     #[arg(long)]
     pub no_boards: bool,
+    /// Delete what a changed `retain`, `retain_age` or `keep_free` deletes, without asking
+    #[arg(long)]
+    pub yes: bool,
     /// The process that started it, if that alone ends it: it dies with it, and takes no signals
     #[arg(long, hide = true)]
     pub parent: Option<u32>,
@@ -598,6 +601,9 @@ pub struct Doctor {
     /// Data folder to check as well
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
+    /// Remove live places of removed folders from shared memory: first bring back folders that were moved
+    #[arg(long)]
+    pub clean: bool,
     /// Output format.
     #[command(flatten)]
     pub form: Form,

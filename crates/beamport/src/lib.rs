@@ -11,6 +11,7 @@ pub mod mover;
 mod page;
 mod peer;
 pub mod report;
+pub mod retention;
 pub mod room;
 mod simulated;
 pub mod up;

@@ -125,6 +125,7 @@ impl Report {
             "ledger": ledger_rows(&self.account.entries, &self.account.rows, &self.stages),
             "gaps": self.account.gaps.iter().chain(self.missing.iter().flat_map(|m| &m.gaps)).collect::<Vec<_>>(),
             "dead_time": self.account.dead_time,
+            "clock_step_ns": self.account.clock_step_ns,
             "failed": self.failed.iter().map(failed_row).collect::<Vec<_>>(),
         })
     }
@@ -161,7 +162,8 @@ impl Report {
             );
         }
         for s in self.streams.iter().filter(|stream| stream.late > 0) {
-            let _ = writeln!(out, "late: {} messages of `{}` came after the seal of the run", thousands(s.late), s.name);
+            let _ =
+                writeln!(out, "late: {} messages of `{}` came after the seal of the run", thousands(s.late), s.name);
         }
         self.ledger_text(&mut out);
         for f in &self.failed {
@@ -210,6 +212,7 @@ impl Report {
         let absent = self.account.absences().map(|gap| format!("{}: data from this interval is unknown", absent(gap)));
         entries.extend(absent);
         entries.extend(dead_time_lines(&self.account.dead_time));
+        entries.extend(clock_line(self.account.clock_step_ns));
         entries.extend(self.account.unknown().map(|stream| {
             format!("what `{stream}` lost is not known: messages of `{stream}.commits` do not verify or were released")
         }));
@@ -357,6 +360,16 @@ pub(crate) fn dead_time_lines(all: &[DeadTime]) -> Vec<String> {
         lines.push(text(&format!("{} more", rest.len()), sum, rest.iter().map(|one| one.intervals).sum()));
     }
     lines
+}
+
+/// How far the wall clock was set in a run, where it was.
+pub(crate) fn clock_line(step_ns: i64) -> Option<String> {
+    let (way, ns) = if step_ns < 0 { ("back", step_ns.saturating_neg()) } else { ("forward", step_ns) };
+    let line = || {
+        let by = span(ns);
+        format!("the clock of the machine was set {way} by {by}: source times before and after that do not agree")
+    };
+    (step_ns != 0).then(line)
 }
 
 /// The account of one input of a stage as a line.

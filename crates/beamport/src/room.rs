@@ -12,6 +12,7 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use store::Level;
 
 /// Where live ends are made.
 const PLACE: &str = "/dev/shm";
@@ -54,6 +55,17 @@ pub fn held(data: &Data) -> u64 {
     headers.map(|header| taken(&header.live)).sum()
 }
 
+/// Memory streams of a data folder and the bytes of shared memory that each keeps.
+#[must_use]
+pub fn kept(data: &Data) -> Vec<(String, u64)> {
+    let of = |name: String| {
+        let header = store::Header::read(data.media.as_ref(), &data.stream(&name)).ok()?;
+        let bytes = taken(&header.live);
+        (header.level == Level::Memory && header.live.starts_with(PLACE) && bytes > 0).then_some((name, bytes))
+    };
+    data.streams(false).unwrap_or_default().into_iter().filter_map(of).collect()
+}
+
 /// Bytes that an instrument asks for.
 #[must_use]
 pub fn asked(instrument: &Instrument) -> u64 {
@@ -78,6 +90,11 @@ pub fn lacking(instrument: &Instrument) -> Option<Mistake> {
         Some((free, size)) => format!("{PLACE} has {} free of {}", bytes(free), bytes(size)),
         None => format!("there is no {PLACE}"),
     };
+    let left: u64 = store::abandoned(store::Os::shared().as_ref()).iter().map(|place| taken(place)).sum();
+    let clean = match left {
+        0 => String::new(),
+        left => format!("; or free {} of removed folders: `beamport doctor --clean`", bytes(left)),
+    };
     let largest = instrument.sources().max_by_key(|source| source.stream.live.0)?;
     Some(Mistake {
         level: crate::file::Severity::Error,
@@ -87,7 +104,7 @@ pub fn lacking(instrument: &Instrument) -> Option<Mistake> {
         what: format!("the streams need {} of shared memory", bytes(asked)),
         cause: found,
         hint: format!(
-            "lower `live` of `{}`, which is {}, or enlarge it: `mount -o remount,size={} {PLACE}`",
+            "lower `live` of `{}`, which is {}, or enlarge it: `mount -o remount,size={} {PLACE}`{clean}",
             largest.name,
             size_text(Size(largest.stream.live.0)),
             asked.saturating_mul(2)

@@ -2,17 +2,19 @@
 
 use crate::cli::Up;
 use crate::edges::Registry;
-use crate::figures::thousands;
-use crate::file::{self, Instrument};
+use crate::figures::{bytes, thousands};
+use crate::file::{self, Instrument, Mistake};
 use crate::limits::END_PATIENCE;
 use crate::mover::{Mover, Written, program, template_check};
 use crate::page::Page;
 use crate::peer;
 use crate::report::{Report, events_of};
+use crate::retention;
 use crate::room;
 use crate::simulated::{self, Simulated};
 use crate::verbs;
 use flow::edge::Host;
+use flow::ledger::Row;
 use flow::{Data, Fault, Passes};
 use serde_json::{Value, json};
 use settings::shortened;
@@ -41,7 +43,8 @@ pub fn up(asked: &Up, registry: &Registry) -> Result<ExitCode, Fault> {
         }
     };
     let has_boards = !asked.no_boards && verbs::boards::plans(&instrument).iter().any(|(_, plan)| plan.is_simulated());
-    let mut started = Started::new(instrument, asked.parent.is_none());
+    let mut started =
+        may_delete(&instrument, asked.yes).and_then(|()| Started::new(instrument, asked.parent.is_none()));
     if has_boards {
         started = started.and_then(|started| started.with_boards(&asked.file));
     }
@@ -52,6 +55,29 @@ pub fn up(asked: &Up, registry: &Registry) -> Result<ExitCode, Fault> {
         let _ = writeln!(std::io::stdout(), "{line}");
     }
     answer
+}
+
+/// Says what a changed rule of retention deletes of what is kept, and asks where that is much. Without a terminal there
+/// is nobody to ask.
+fn may_delete(instrument: &Instrument, is_agreed: bool) -> Result<(), Fault> {
+    if let Some(Mistake { file, line, what, cause, hint, .. }) = retention::beyond_disk(instrument) {
+        return Err(Fault::new(format!("{file}:{line}: {what}"), cause).hint(hint));
+    }
+    let before = std::fs::read_to_string(instrument.data.join(web::SETTINGS)).ok();
+    let deletions = retention::deletions(instrument, before.as_deref());
+    let mut say = |line: &str| {
+        let _ = writeln!(stderr(), "{line}");
+    };
+    let mut ask = || {
+        if !(std::io::stdin().is_terminal() && stderr().is_terminal()) {
+            return None;
+        }
+        let _ = write!(stderr(), "delete them? [y/N] ");
+        let mut answer = String::new();
+        std::io::stdin().read_line(&mut answer).ok()?;
+        Some(matches!(answer.trim(), "y" | "Y" | "yes"))
+    };
+    retention::agree(&deletions, &instrument.file, is_agreed, &mut say, &mut ask)
 }
 
 /// An instrument whose sources run and whose declared runs are open.
@@ -82,6 +108,7 @@ impl Started {
         }
         let (plan, settings) = (instrument.page, instrument.show());
         let mover = Mover::start(instrument, &signals)?;
+        say_missing(&mover);
         let folder = &mover.data().folder;
         keep_settings(&folder.join(web::SETTINGS), &settings);
         let page = plan.map(|plan| Page::start(plan, folder));
@@ -119,6 +146,7 @@ impl Started {
         let done: Vec<String> = mover.declared_runs();
         let (names_of_stages, lost_before, late) = (mover.fed_stages(), mover.lost_before(), mover.late_accounts());
         let (cuts, silent) = (mover.cuts(), mover.silent());
+        let is_missing = say_missing(&mover);
         // Their last messages still have a receiver.
         let truth = boards.map(Simulated::truth).transpose();
         drop(mover);
@@ -147,21 +175,7 @@ impl Started {
                 }
             }
         }
-        for row in stages.iter().filter(|row| row.held > 0) {
-            let what =
-                format!("`{}` has {} unprocessed messages from `{}`", row.stage, thousands(row.held), row.stream);
-            let _ = writeln!(stderr(), "{what}; the next `up` will process them");
-        }
-        for (stage, inputs) in late.iter().filter(|(stage, _)| stages.iter().all(|row| row.stage != *stage)) {
-            for input in inputs {
-                let there = data.reader_early(input).map_or(0, |reader| reader.bounds().count - reader.bounds().first);
-                let _ = writeln!(
-                    stderr(),
-                    "`{stage}` has processed nothing from `{input}` yet: {} messages wait",
-                    thousands(there)
-                );
-            }
-        }
+        say_waiting(&data, &stages, &late);
         // What stages lost before this start has been told.
         let mut lost = flow::ledger::lost(&stages).saturating_sub(lost_before);
         for gap in &cuts {
@@ -195,6 +209,7 @@ impl Started {
                 }
             }
         }
+        say_kept(&data);
         if names.is_empty() && is_listed {
             let _ = writeln!(stderr(), "{}", nothing_to_do(&done, &folder.to_string()));
         }
@@ -212,7 +227,7 @@ impl Started {
                 Err(crate::unprinted(&e).hint(format!("the runs are complete: `beamport ls --data {folder}`")))
             }
             // A file that was given up is an error, whatever else there is to say.
-            _ if !failed.is_empty() || unknown_outcome > 0 => Ok(ExitCode::from(2)),
+            _ if !failed.is_empty() || is_missing || unknown_outcome > 0 => Ok(ExitCode::from(2)),
             _ => Ok(ExitCode::from(u8::from(lost > 0))),
         }
     }
@@ -229,6 +244,53 @@ fn nothing_to_do(done: &[String], folder: &str) -> String {
             shortened(&done.join("`, `"))
         ),
     }
+}
+
+/// Says what stages have not processed. `late`: workers and live sinks with their inputs, with or without an account.
+fn say_waiting(data: &Data, stages: &[Row], late: &[(String, Vec<String>)]) {
+    for row in stages.iter().filter(|row| row.held > 0) {
+        let what = format!("`{}` has {} unprocessed messages from `{}`", row.stage, thousands(row.held), row.stream);
+        let _ = writeln!(stderr(), "{what}; the next `up` will process them");
+    }
+    for (stage, inputs) in late.iter().filter(|(stage, _)| stages.iter().all(|row| row.stage != *stage)) {
+        for input in inputs {
+            let there = data.reader_early(input).map_or(0, |reader| reader.bounds().count - reader.bounds().first);
+            let _ = writeln!(
+                stderr(),
+                "`{stage}` has processed nothing from `{input}` yet: {} messages wait",
+                thousands(there)
+            );
+        }
+    }
+}
+
+/// Names stages that a run still needs and the instrument file no longer has. True where a file stays a part.
+fn say_missing(mover: &Mover) -> bool {
+    let missing = mover.missing().unwrap_or_else(|fault| {
+        let _ = writeln!(stderr(), "{fault}");
+        Vec::new()
+    });
+    for stage in &missing {
+        let _ = writeln!(stderr(), "{}", stage.fault(&mover.file()));
+    }
+    missing.iter().any(|stage| stage.kind == "sink")
+}
+
+/// Says what memory streams keep in shared memory after the end, and how it comes free.
+fn say_kept(data: &Data) {
+    let kept = room::kept(data);
+    if kept.is_empty() {
+        return;
+    }
+    let names: Vec<String> = kept.iter().map(|(name, _)| format!("`{name}`")).collect();
+    let total = bytes(kept.iter().map(|(_, bytes)| bytes).sum());
+    let (first, folder) = (&kept[0].0, data.folder.display());
+    let _ = writeln!(
+        stderr(),
+        "memory streams keep {total} of shared memory until the machine restarts: {}; to free it, remove what nobody \
+         needs (`rm -r {folder}/{first}`), then run `beamport doctor --clean`",
+        shortened(&names.join(", "))
+    );
 }
 
 /// The files of a run, those that other sinks had finished before this start too: their last commits name them.

@@ -138,6 +138,8 @@ pub struct Account {
     /// How long its sources asked their boards to pause; of each that did.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dead_time: Vec<DeadTime>,
+    /// How far the wall clock was set in the run, or ahead of which arrivals it began, ns: negative = back, 0 = not.
+    pub clock_step_ns: i64,
     /// Messages lost, of all reasons.
     pub lost: u64,
     /// Sealed, every account closes, nothing is held, and no recovery has cut messages of the run.
@@ -637,6 +639,7 @@ fn finish_account(
         rows,
         gaps,
         dead_time,
+        clock_step_ns: run.clock_step,
         lost,
         closed,
     })

@@ -9,6 +9,7 @@ pub mod commits;
 mod cuts;
 mod data;
 pub mod edge;
+mod extent;
 mod fault;
 mod feed;
 mod intake;

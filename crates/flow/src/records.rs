@@ -38,6 +38,8 @@ pub struct Run {
     pub reason: String,
     /// The time that was asked for as its end belongs to it: see [`Run::end`].
     pub inclusive: bool,
+    /// How far the wall clock was set in the run, or ahead of which arrivals it began, ns: negative = back, 0 = not.
+    pub clock_step: i64,
 }
 
 /// Where a run is to end.
@@ -184,6 +186,7 @@ impl Run {
             streams: streams.as_slice().into(),
             reason: &self.reason,
             inclusive: self.inclusive,
+            clock_step: self.clock_step,
         };
         wire::bprn::write(out, &run).map_err(wire_fault("a run"))
     }
@@ -215,6 +218,7 @@ impl Run {
                 .collect(),
             reason: run.reason.to_string(),
             inclusive: run.inclusive,
+            clock_step: run.clock_step,
         })
     }
 }

@@ -9,12 +9,18 @@
 //! where its members can begin in each stream, and the keeper notes where they begin and end while the stream still has
 //! them: the seal names the sequences of deleted members too.
 //!
+//! The wall clock may be set while a run is open: [`RunKeeper`] compares it with the clock that nobody sets. A run that
+//! ends now ends no earlier than it would have by that clock, nor before the newest arrival in its streams, and every
+//! run records how far the wall clock was set.
+//!
 //! Failure behaviour: a change without room in `runs` is refused or retried; a restarted mover resumes from the newest
 //! message of each run.
 
 use crate::book::{Book, Keeps};
 use crate::commits::{self, seen};
 use crate::data::{Data, RUNS, each_batch, stream_fault};
+use crate::extent::{Extent, follow_stream};
+use crate::limits::CLOCK_SET;
 use crate::records::{Range, Run, Stop};
 use crate::{Fault, Passes};
 use std::collections::{BTreeMap, BTreeSet};
@@ -130,46 +136,24 @@ pub struct RunKeeper {
     extents: BTreeMap<String, BTreeMap<String, Extent>>,
     /// When they were last followed, ns since 1970 UTC.
     followed: i64,
+    /// The time of each run that is not sealed.
+    times: BTreeMap<String, RunTime>,
 }
 
-/// Where the members of a run are in a stream, noted before the stream deletes them.
-struct Extent {
-    uuid: [u8; 16],
-    /// Sequence of the first member.
-    first: Option<u64>,
-    /// One past the last member; while the run is open, a sequence that is not behind it.
-    next: u64,
-    /// The sequence that was next when the extent was last followed.
-    at: u64,
+/// How time goes on in a run, whoever sets the wall clock.
+#[derive(Clone, Copy)]
+struct RunTime {
+    /// Wall clock and the clock that nobody sets at one moment, ns.
+    time: i64,
+    clock: i64,
+    /// The largest step of the wall clock since then, ns.
+    step: i64,
 }
 
-impl Extent {
-    /// Follows the stream to its end: while the run is open only until its first member is there.
-    fn follow(&mut self, run: &Run, reader: &mut Reader) -> store::Result<()> {
-        let (bounds, clock) = (reader.bounds(), reader.header().clock);
-        let is_open = run.state == State::Open;
-        if bounds.first > self.at {
-            // Deleted meanwhile: these came between two moments of the run.
-            self.first.get_or_insert(self.at);
-            (self.at, self.next) = (bounds.first, self.next.max(bounds.first));
-        }
-        let from = if is_open { self.at } else { self.next.max(bounds.first) };
-        let (mut at, mut found) = (from, None);
-        let mut see = |entries: &[store::Entry]| {
-            for entry in entries {
-                if run.holds(clock.time_of(entry)) {
-                    found = Some((found.map_or(at, |(first, _)| first), at + 1));
-                }
-                at += 1;
-            }
-        };
-        reader.walk(from, bounds.count, &mut see)?;
-        if let Some((first, next)) = found {
-            self.first.get_or_insert(first);
-            self.next = self.next.max(if is_open { first } else { next });
-        }
-        self.at = bounds.count.max(self.at);
-        Ok(())
+impl RunTime {
+    /// The time in the run where the other clock says this.
+    fn at(&self, clock: i64) -> i64 {
+        self.time.saturating_add(clock.saturating_sub(self.clock))
     }
 }
 
@@ -186,8 +170,21 @@ impl RunKeeper {
     pub fn open(data: &Data) -> Result<Self, Fault> {
         let book = Book::open_settled(data, RUNS, Keeps::All)?;
         let runs = runs(data)?;
+        let (now, clock) = both_clocks(data);
+        let mut times = BTreeMap::new();
+        if runs.iter().any(|run| run.state != State::Sealed) {
+            // What arrived since the run began shows how far time had come, whatever the wall clock says now.
+            let arrived = newest_arrival(data);
+            for run in runs.iter().filter(|run| run.state != State::Sealed) {
+                let reached = if run.clock_step == 0 { arrived.min(run.stop) } else { now };
+                let behind = now.saturating_sub(reached).min(0);
+                let step = if behind < -CLOCK_SET { behind } else { 0 };
+                times.insert(run.name.clone(), RunTime { time: now.max(reached), clock, step });
+            }
+        }
         let (sealing, extents) = (BTreeMap::new(), BTreeMap::new());
-        Ok(Self { data: data.clone(), book, runs, pending: None, sealing, unread: None, extents, followed: i64::MIN })
+        let (data, followed) = (data.clone(), i64::MIN);
+        Ok(Self { data, book, runs, pending: None, sealing, unread: None, extents, followed, times })
     }
 
     /// What opening the stream of runs found: where it was cut, runs are forgotten.
@@ -214,15 +211,68 @@ impl RunKeeper {
 
     /// A step at `now` would change nothing, unless all streams of an open run have ended: no run settles, and none has
     /// come to its stop.
-    pub fn rests(&self, now: i64) -> bool {
+    pub fn rests(&mut self, now: i64) -> bool {
+        self.see_clock();
         let is_begun = |run: &Run| {
             let extents = self.extents.get(&run.name);
             extents.is_some_and(|extents| extents.values().all(|extent| extent.first.is_some()))
         };
         let is_followed = (self.followed..self.followed.saturating_add(FOLLOW_PAUSE)).contains(&now);
-        let rests =
-            |run: &Run| run.state == State::Open && now < run.stop && (now < run.start || is_followed || is_begun(run));
+        let rests = |run: &Run| {
+            let is_before_stop = self.time_in(&run.name).unwrap_or(now) < run.stop;
+            run.state == State::Open && is_before_stop && (now < run.start || is_followed || is_begun(run))
+        };
         self.pending.is_none() && self.unsealed().all(rests)
+    }
+
+    /// Remembers how far the wall clock was set.
+    fn see_clock(&mut self) {
+        let (now, clock) = both_clocks(&self.data);
+        for time in self.times.values_mut() {
+            let step = now.saturating_sub(time.at(clock));
+            if step.unsigned_abs() > CLOCK_SET as u64 && step.unsigned_abs() > time.step.unsigned_abs() {
+                time.step = step;
+            }
+        }
+    }
+
+    /// The time in a run where the wall clock was set back: it goes on. None where the wall clock is right.
+    fn time_in(&self, run: &str) -> Option<i64> {
+        let (now, clock) = both_clocks(&self.data);
+        let time = self.times.get(run)?.at(clock);
+        (time > now.saturating_add(CLOCK_SET)).then_some(time)
+    }
+
+    /// The run as it ends now: what has arrived belongs to it.
+    fn ending_now(&mut self, run: &Run, reason: &str, now: i64) -> Run {
+        let time = self.time_in(&run.name);
+        // Arrivals that were ahead of the clock when it began say nothing of it.
+        let arrived = if run.clock_step == 0 { newest_arrival(&self.data).saturating_add(1) } else { i64::MIN };
+        let stop = time.unwrap_or(now).max(arrived);
+        if let Some(time) = self.times.get_mut(&run.name).filter(|_| stop > now.saturating_add(CLOCK_SET)) {
+            // It settles from here on.
+            (time.time, time.clock) = (stop, self.data.media.clock());
+            self.see_clock();
+        }
+        self.ending(run, stop.max(run.start).into(), reason, now)
+    }
+
+    /// A run whose stop is known from now on, never later than was declared.
+    fn ending(&self, run: &Run, stop: Stop, reason: &str, now: i64) -> Run {
+        let (stop, inclusive) = if stop.first_outside < run.stop {
+            (stop.first_outside, stop.inclusive)
+        } else {
+            (run.stop, run.inclusive)
+        };
+        let clock_step = self.clock_step(run);
+        let reason = reason.to_string();
+        Run { stop, inclusive, clock_step, state: State::Settling, time: now, reason, ..run.clone() }
+    }
+
+    /// The largest step of the wall clock that is recorded or was seen since.
+    fn clock_step(&self, run: &Run) -> i64 {
+        let seen = self.times.get(&run.name).map_or(0, |time| time.step);
+        if seen.unsigned_abs() > run.clock_step.unsigned_abs() { seen } else { run.clock_step }
     }
 
     /// Begins a run. Asked again with the same name and start, the answer is the run that is there.
@@ -246,6 +296,7 @@ impl RunKeeper {
         if stop <= start {
             return Err(Fault::new(format!("cannot begin run `{name}`"), "its stop is not after its start"));
         }
+        let ahead = newest_arrival(&self.data).saturating_sub(now);
         let run = Run {
             name: name.to_string(),
             id: self.data.media.random(),
@@ -258,14 +309,17 @@ impl RunKeeper {
             streams: Vec::new(),
             reason: String::new(),
             inclusive,
+            clock_step: if ahead > CLOCK_SET { -ahead } else { 0 },
         };
         let run = Run { streams: self.beginnings(&run, now)?, ..run };
+        let (time, clock) = both_clocks(&self.data);
+        self.times.insert(name.to_string(), RunTime { time, clock, step: 0 });
         self.command(&run)?;
         Ok(run)
     }
 
-    /// Ends a run: its stop is known from now on. One that is not known: now. Asked again with the same stop or none, the answer is the
-    /// run as it ended. One that has not begun yet and ends now is empty.
+    /// Ends a run: its stop is known from now on. One that is not known: now, or behind the newest arrival. Asked again
+    /// with the same stop or none, the answer is the run as it ended. One that has not begun yet and ends now is empty.
     pub fn end(&mut self, name: &str, stop: impl Into<Stop>, reason: &str, now: i64) -> Result<Run, Fault> {
         let stop = Some(stop.into()).filter(|stop| stop.first_outside != STOP_UNKNOWN);
         let Some(at) = self.runs.iter().position(|r| r.name == name) else {
@@ -293,7 +347,11 @@ impl RunKeeper {
             }
             _ => {}
         }
-        let run = ending(&run, stop, reason, now);
+        self.see_clock();
+        let run = match stop {
+            Some(stop) => self.ending(&run, stop, reason, now),
+            None => self.ending_now(&run, reason, now),
+        };
         self.follow_to_end(&run, now);
         self.command(&run)?;
         Ok(run)
@@ -301,9 +359,10 @@ impl RunKeeper {
 
     /// Ends all open runs, as far as they can be written down now. True once none is open.
     pub fn end_all(&mut self, reason: &str, now: i64) -> Result<bool, Fault> {
+        self.see_clock();
         while self.pending.is_none() {
-            let Some(run) = self.runs.iter().find(|r| r.state == State::Open) else { return Ok(true) };
-            let run = ending(run, None, reason, now);
+            let Some(run) = self.runs.iter().find(|r| r.state == State::Open).cloned() else { return Ok(true) };
+            let run = self.ending_now(&run, reason, now);
             self.follow_to_end(&run, now);
             if !self.append(&run, STEP_PATIENCE)? {
                 return Ok(false);
@@ -315,6 +374,7 @@ impl RunKeeper {
     /// Moves runs on in their life. Returns those that changed.
     pub fn step(&mut self, now: i64, streams: &[StreamView]) -> Result<Vec<Run>, Fault> {
         let mut changed = Vec::new();
+        self.see_clock();
         if let Some((run, sequence)) = &self.pending {
             if !self.book.is_safe(*sequence) {
                 return Ok(changed);
@@ -397,17 +457,22 @@ impl RunKeeper {
     /// The next step of a run's life, if it is due. An error is one of a stream.
     fn next_step(&mut self, at: usize, now: i64, streams: &[StreamView]) -> Result<Option<Run>, Fault> {
         let run = &self.runs[at];
+        let time = self.time_in(&run.name);
         let all_ended = || !streams.is_empty() && streams.iter().all(|s| s.ended && s.marked);
         match run.state {
-            State::Open if now >= run.stop => Ok(Some(ending(run, Some(run.stops()), "its stop was reached", now))),
+            State::Open if time.unwrap_or(now) >= run.stop => {
+                Ok(Some(self.ending(run, run.stops(), "its stop was reached", now)))
+            }
             State::Open if all_ended() => {
                 let stop = self.latest_member(run, streams)?.saturating_add(1).max(run.start + 1);
-                Ok(Some(ending(run, Some(stop.into()), "its sources ended", now)))
+                Ok(Some(self.ending(run, stop.into(), "its sources ended", now)))
             }
             State::Settling => {
                 // Nothing comes that would belong to an empty run, however far ahead it lies.
                 let until = if run.stop > run.start { run.stop.saturating_add(run.settle) } else { run.time };
-                let is_settled = streams.iter().all(|s| s.ended || s.frontier >= until);
+                // A wall clock that was set back comes so far in an hour: frontiers follow it.
+                let is_late = time.is_some_and(|time| time >= until);
+                let is_settled = is_late || streams.iter().all(|s| s.ended || s.frontier >= until);
                 if is_settled { self.sealed(run.clone(), now, streams) } else { Ok(None) }
             }
             State::Open | State::Sealed => Ok(None),
@@ -433,7 +498,7 @@ impl RunKeeper {
             return Ok(None);
         }
         self.sealing.remove(&run.name);
-        Ok(Some(Run { state: State::Sealed, time: now, streams: ranges, ..run }))
+        Ok(Some(Run { state: State::Sealed, time: now, clock_step: self.clock_step(&run), streams: ranges, ..run }))
     }
 
     /// The newest time among the members of a run that has no stop yet.
@@ -544,6 +609,9 @@ impl RunKeeper {
     /// A step that is written down.
     fn adopt(&mut self, run: &Run) {
         self.pending = None;
+        if run.state == State::Sealed {
+            self.times.remove(&run.name);
+        }
         match self.runs.iter_mut().find(|known| known.name == run.name) {
             Some(known) => *known = run.clone(),
             None => self.runs.push(run.clone()),
@@ -551,30 +619,26 @@ impl RunKeeper {
     }
 }
 
-/// Notes where the members of a run are in a stream, if that deletes messages.
-fn follow_stream(data: &Data, run: &Run, name: &str, extents: &mut BTreeMap<String, Extent>) -> Result<(), Fault> {
-    let fault = |e| stream_fault(name, e);
-    let mut reader = data.reader_early(name)?;
-    let (header, bounds) = (reader.header(), reader.bounds());
-    if header.level == Level::Disk && bounds.first == 0 {
-        return Ok(());
+/// The wall clock and the clock that nobody sets, ns, read at the same moment: on a busy machine that needs a few
+/// tries.
+fn both_clocks(data: &Data) -> (i64, i64) {
+    for _ in 0..100 {
+        let before = data.media.clock();
+        let now = data.media.now();
+        let clock = data.media.clock();
+        if clock.saturating_sub(before) < CLOCK_SET / 10 {
+            return (now, clock);
+        }
     }
-    let uuid = header.uuid;
-    if extents.get(name).is_none_or(|extent| extent.uuid != uuid) {
-        let noted = run.streams.iter().find(|range| range.stream == *name && range.uuid == uuid);
-        let first = match noted {
-            Some(range) => range.first,
-            None => reader.time_range(run.start, run.stop).map_err(fault)?.0,
-        };
-        extents.insert(name.to_owned(), Extent { uuid, first: None, next: first, at: first });
-    }
-    extents.get_mut(name).map_or(Ok(()), |extent| extent.follow(run, &mut reader).map_err(fault))
+    (data.media.now(), data.media.clock())
 }
 
-/// A run whose stop is known from now on, never later than was declared. None: now, and empty if it has not begun.
-fn ending(run: &Run, stop: Option<Stop>, reason: &str, now: i64) -> Run {
-    let stop = stop.unwrap_or_else(|| now.max(run.start).into());
-    let (stop, inclusive) =
-        if stop.first_outside < run.stop { (stop.first_outside, stop.inclusive) } else { (run.stop, run.inclusive) };
-    Run { stop, inclusive, state: State::Settling, time: now, reason: reason.to_string(), ..run.clone() }
+/// The newest arrival in any stream of a folder, ns since 1970 UTC. One that cannot be read has none.
+fn newest_arrival(data: &Data) -> i64 {
+    let of = |name: &String| {
+        let mut reader = data.reader_early(name).ok()?;
+        let newest = reader.bounds().count.checked_sub(1)?;
+        Some(reader.entries(newest, 1).ok()?.first()?.arrival_time)
+    };
+    data.streams(false).unwrap_or_default().iter().filter_map(of).max().unwrap_or(i64::MIN)
 }

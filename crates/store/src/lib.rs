@@ -37,7 +37,7 @@ mod view;
 mod watch;
 mod writer;
 
-pub use abandoned::abandoned;
+pub use abandoned::{abandoned, remove_abandoned};
 pub use crc::crc32c;
 pub use entry::{ENTRY_BYTES, Entry, Meta, SchemaId, flags};
 pub use error::{Error, Result};

@@ -215,8 +215,58 @@ fn live_places_of_removed_folders_are_named_and_no_others() {
     drop(writer);
     assert!(abandoned(media.as_ref()).contains(&held));
     for live in [gone, replaced, held] {
-        std::fs::remove_dir_all(live).unwrap();
+        removed(&live);
     }
+}
+
+/// Removes an abandoned place. A process that another test starts has all locks until it is another program.
+fn removed(live: &Path) {
+    let late = Instant::now() + Duration::from_secs(10);
+    while !remove_abandoned(Os::shared().as_ref(), live).unwrap() {
+        assert!(Instant::now() < late, "{}", live.display());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(!live.exists());
+}
+
+#[test]
+fn a_live_place_whose_folder_is_there_or_was_renamed_or_is_written_stays() {
+    let media = Os::shared();
+    let place = Place::new("stays");
+    let open = |folder: &Path| {
+        let mut writer = Writer::open(&media, folder, "s", &Options::memory(1 << 20)).unwrap();
+        writer.append(&meta(0), b"one").unwrap();
+        writer
+    };
+    let stays = |live: &Path| {
+        assert!(!remove_abandoned(media.as_ref(), live).unwrap() && live.join("head").exists(), "{}", live.display());
+    };
+    let data = place.stream("data");
+    let folder = data.join("s");
+    let writer = open(&folder);
+    let live = writer.header().live.clone();
+    stays(&live);
+    drop(writer);
+    stays(&live);
+    // The stream has another name, then its data folder has.
+    std::fs::rename(&folder, data.join("t")).unwrap();
+    stays(&live);
+    std::fs::rename(data.join("t"), &folder).unwrap();
+    let moved = place.stream("moved");
+    std::fs::rename(&data, &moved).unwrap();
+    stays(&live);
+    // A process with other mounts made it: what it sees is not known here.
+    let head = live.join("head");
+    let page = std::fs::read(&head).unwrap();
+    let mounts = media.mounts().to_le_bytes();
+    let at = page.windows(8).position(|word| word == mounts).unwrap();
+    let mut other = page.clone();
+    other[at] ^= 1;
+    std::fs::write(&head, &other).unwrap();
+    std::fs::remove_dir_all(&moved).unwrap();
+    stays(&live);
+    std::fs::write(&head, &page).unwrap();
+    removed(&live);
 }
 
 /// Bytes of the files in a stream's live place.

@@ -57,6 +57,8 @@ pub struct Run<'a> {
     pub reason: &'a str,
     /// It ends with the messages of the time `stop - 1` ns, which was asked for as its last; no other field depends on it.
     pub inclusive: bool,
+    /// How far the wall clock was set in the run or before, ns: negative = back, 0 = not.
+    pub clock_step: i64,
 }
 
 /// The range of one stream in which the messages of a run are.
@@ -113,20 +115,22 @@ pub fn read(bytes: &[u8]) -> Result<Run<'_>, Error> {
         streams: streams.unwrap_or_default().into(),
         reason: table.text_or_empty(9, "reason")?,
         inclusive: table.flag(10, "inclusive")?,
+        clock_step: table.number(11, 0, "clock_step")?,
     })
 }
 
 /// Writes a message into `out`, replacing what was there.
 pub fn write(out: &mut Vec<u8>, parts: &Run<'_>) -> Result<(), Error> {
     let mut writer = Writer::begin(out, ID);
-    let [name, id, state, start, stop, settle, time, metadata, streams, reason, inclusive] =
-        writer.root([4, 4, 1, 8, 8, 8, 8, 4, 4, 4, 1]);
+    let [name, id, state, start, stop, settle, time, metadata, streams, reason, inclusive, clock_step] =
+        writer.root([4, 4, 1, 8, 8, 8, 8, 4, 4, 4, 1, 8]);
     writer.put(state, parts.state as u8);
     writer.put(start, parts.start);
     writer.put(stop, parts.stop);
     writer.put(settle, parts.settle);
     writer.put(time, parts.time);
     writer.put(inclusive, u8::from(parts.inclusive));
+    writer.put(clock_step, parts.clock_step);
     writer.text(name, parts.name);
     writer.array(id, Array::from(&parts.id));
     writer.text(metadata, parts.metadata);

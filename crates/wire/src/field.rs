@@ -144,6 +144,7 @@ impl<'a> Message<'a> {
                 ("streams", Field::List(m.streams.iter().map(run_stream).collect())),
                 ("reason", Text(m.reason)),
                 ("inclusive", Field::Bool(m.inclusive)),
+                ("clock_step", Int(m.clock_step)),
             ],
             Message::Bpas(m) => vec![
                 ("stage", Text(m.stage)),

@@ -161,6 +161,7 @@ OWN = {
         ("streams", RUN_STREAM),
         ("reason", "text"),
         ("inclusive", "bool"),
+        ("clock_step", "i64"),
     ],
     "bpcm": [
         ("stage", "text"),
@@ -847,6 +848,7 @@ def ours():
         "streams": [],
         "reason": "",
         "inclusive": False,
+        "clock_step": 0,
     }
     save("bprn_open", own("bprn", run), run)
     sealed = run | {
@@ -855,11 +857,12 @@ def ours():
         "reason": "end",
         "streams": [stream, stream | {"name": "t", "clock": "none"}],
         "inclusive": True,
+        "clock_step": -30_000_000_000,
     }
     save("bprn_sealed", own("bprn", sealed), sealed)
     least = {"name": "r", "id": uuid}
     defaults = {"state": "open", "start": 0, "settle": 0, "time": 0, "metadata": "", "streams": [], "reason": ""}
-    defaults |= {"inclusive": False}
+    defaults |= {"inclusive": False, "clock_step": 0}
     # An absent field of 0 reads as 0; the stop of a run has another default, see bprn.fbs.
     save("bprn_least", own("bprn", least), least | defaults | {"stop": None})
 

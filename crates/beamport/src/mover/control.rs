@@ -11,6 +11,7 @@ use crate::peer;
 use ess::control::{ask as ask_within, short_path, unanswered};
 use flow::Fault;
 use flow::edge::{CommandKind, SourcePlan};
+use flow::records::Stop;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -267,6 +268,28 @@ pub fn glance(folder: &Path) -> Glance {
     let troubles = list.filter_map(Value::as_str).map(str::to_owned).collect();
     let running = answer["running"].as_object_mut().map(std::mem::take).unwrap_or_default();
     Glance { troubles, running }
+}
+
+/// A whole number of a command, or nothing where it is absent.
+pub(super) fn number(request: &Value, key: &str) -> Result<Option<i64>, Fault> {
+    match &request[key] {
+        Value::Null => Ok(None),
+        value => value.as_i64().map(Some).ok_or_else(|| {
+            Fault::new(format!("`{key}` is not a whole number of ns"), "a command has times in ns since 1970 UTC")
+        }),
+    }
+}
+
+/// `stop` of a command, and whether it is `inclusive`.
+pub(super) fn stop(request: &Value) -> Result<Stop, Fault> {
+    match (number(request, "stop")?, &request["inclusive"]) {
+        (stop, Value::Null | Value::Bool(false)) => Ok(stop.into()),
+        (Some(stop), Value::Bool(true)) => Ok(Stop::at(stop, true)),
+        (None, Value::Bool(true)) => {
+            Err(Fault::new("`inclusive` needs a stop", "the command has none").hint("add `--stop TIME`"))
+        }
+        _ => Err(Fault::new("`inclusive` is not `true` or `false`", "the command has another value")),
+    }
 }
 
 #[cfg(test)]

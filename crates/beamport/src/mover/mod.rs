@@ -11,6 +11,7 @@ mod control;
 mod cutover;
 mod file_watch;
 mod merges;
+mod missing;
 mod poller;
 mod receiver;
 mod relays;
@@ -24,6 +25,7 @@ mod workers;
 pub(crate) use child::tempfile_in;
 pub use child::{Failed, Written, program, start_writer, version, writer};
 pub use control::{Glance, ask, glance};
+pub use missing::MissingStage;
 pub use template::template_check;
 pub use through::{Passing, pass};
 pub use workers::{Declared, check_code};
@@ -31,7 +33,7 @@ pub use workers::{Declared, check_code};
 use crate::file::{Instrument, SinkSection, Stage, Start, WorkerSection, nearest};
 use crate::limits::RECORD_BYTES_MAX;
 use child::{Children, Key};
-use control::{Command, Control, EdgeCommands};
+use control::{Command, Control, EdgeCommands, number, stop};
 use cutover::{Pair, Underway};
 use file_watch::FileWatch;
 use flow::edge::Provenance;
@@ -798,6 +800,16 @@ impl Mover {
         }
     }
 
+    /// Stages that runs still need and the instrument file no longer has.
+    pub fn missing(&self) -> Result<Vec<MissingStage>, Fault> {
+        missing::missing(&self.data, &self.instrument, self.keeper.runs())
+    }
+
+    /// The instrument file.
+    pub fn file(&self) -> String {
+        self.instrument.file.display().to_string()
+    }
+
     /// Files that were given up.
     pub fn failed(&self) -> &[Failed] {
         &self.children.failed
@@ -902,28 +914,6 @@ fn with_room<T>(signals: &AtomicUsize, mut work: impl FnMut() -> Result<T, Fault
             }
             answer => return answer,
         }
-    }
-}
-
-/// A whole number of a command, or nothing where it is absent.
-fn number(request: &Value, key: &str) -> Result<Option<i64>, Fault> {
-    match &request[key] {
-        Value::Null => Ok(None),
-        value => value.as_i64().map(Some).ok_or_else(|| {
-            Fault::new(format!("`{key}` is not a whole number of ns"), "a command has times in ns since 1970 UTC")
-        }),
-    }
-}
-
-/// `stop` of a command, and whether it is `inclusive`.
-fn stop(request: &Value) -> Result<Stop, Fault> {
-    match (number(request, "stop")?, &request["inclusive"]) {
-        (stop, Value::Null | Value::Bool(false)) => Ok(stop.into()),
-        (Some(stop), Value::Bool(true)) => Ok(Stop::at(stop, true)),
-        (None, Value::Bool(true)) => {
-            Err(Fault::new("`inclusive` needs a stop", "the command has none").hint("add `--stop TIME`"))
-        }
-        _ => Err(Fault::new("`inclusive` is not `true` or `false`", "the command has another value")),
     }
 }
 

@@ -671,7 +671,8 @@ mod tests {
         std::fs::set_permissions(&python, std::fs::Permissions::from_mode(0o755)).unwrap();
         let text = "instrument = \"x\"\n[source.c]\nkind = \"sim\"\nmodel = \"camera\"\n\
                     [worker.w]\ncall = \"mine.py:one\"\ninputs = [\"c\"]\npython = \"./python\"\n";
-        let instrument = parse(text, &folder.join("a.toml"), &Registry::builtin(), &|_, _| TemplateAnswer::default()).unwrap();
+        let instrument =
+            parse(text, &folder.join("a.toml"), &Registry::builtin(), &|_, _| TemplateAnswer::default()).unwrap();
         let answer = check_code(instrument.workers().next().unwrap(), Duration::from_millis(200));
         std::fs::remove_dir_all(&folder).unwrap();
         answer

@@ -10,7 +10,7 @@ use crate::edges::{Registry, TemplateCheck};
 use crate::file::{Instrument, Mistake, SinkSection, WorkerSection, read};
 use crate::limits::CHECK_CODE_PATIENCE;
 use crate::mover;
-use crate::room;
+use crate::{retention, room};
 use flow::Passes;
 use serde_json::json;
 use settings::Severity;
@@ -19,7 +19,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 /// Runs `check`: what is good goes to `out`, mistakes go to `err` (with `--json` all to `out`). Exit status 0, or 2 with
-/// mistakes; that this machine has too little shared memory for the file is one.
+/// mistakes; that this machine has too little shared memory or disk for the file is one.
 pub fn run(
     asked: &cli::Check,
     registry: &Registry,
@@ -28,9 +28,10 @@ pub fn run(
     err: &mut dyn Write,
 ) -> std::io::Result<ExitCode> {
     let result = read(&asked.file, registry, template_check);
-    let result = result.and_then(|instrument| match room::lacking(&instrument) {
-        Some(mistake) => Err(vec![mistake]),
-        None => Ok(instrument),
+    let result = result.and_then(|instrument| {
+        let lacking: Vec<Mistake> =
+            [room::lacking(&instrument), retention::beyond_disk(&instrument)].into_iter().flatten().collect();
+        if lacking.is_empty() { Ok(instrument) } else { Err(lacking) }
     });
     let result = result.and_then(with_code);
     let file = asked.file.display();

@@ -1,6 +1,7 @@
 //! `beamport doctor`: looks at this machine and says what would go wrong.
 //!
-//! It changes nothing but one file without a name, made and gone, to see whether the disk takes direct writes. Each
+//! It changes nothing but one file without a name, made and gone, to see whether the disk takes direct writes; with
+//! `--clean` it removes live places whose folders are gone. Each
 //! finding is `ok`, `note` (works, but know it) or `wrong` (something will fail; exit status 1).
 
 mod systemd;
@@ -111,7 +112,7 @@ fn examine(asked: &Doctor, registry: &Registry, out: &mut dyn Write) -> Answer {
     findings.push(kafka());
     findings.push(epics());
     findings.extend(instrument.as_ref().map(others).unwrap_or_default());
-    findings.extend(left_over());
+    findings.extend(left_over(asked.clean));
     findings.extend(data.as_ref().map(streams).unwrap_or_default());
     let wrong = findings.iter().any(|f| f.verdict == Verdict::Wrong);
     if asked.form.json {
@@ -498,22 +499,37 @@ fn nexus() -> Finding {
     }
 }
 
-/// Live places in shared memory whose streams are gone.
-fn left_over() -> Vec<Finding> {
+/// Live places in shared memory whose streams are gone. `removes`: they go.
+fn left_over(removes: bool) -> Vec<Finding> {
     const NAME: &str = "left over";
     let media = store::Os::shared();
     let root = media.live_root();
+    let size = |places: &[PathBuf]| bytes(places.iter().map(|place| room::taken(place)).sum());
     let left = store::abandoned(media.as_ref());
     if left.is_empty() {
         return vec![Finding::new(NAME, Verdict::Ok, format!("nothing in {}", root.display()))];
     }
-    let total: u64 = left.iter().map(|place| room::taken(place)).sum();
-    let found = format!("{} live places of removed folders, {}, in {}", left.len(), bytes(total), root.display());
-    let mut list: Vec<String> = left.iter().take(5).map(|place| format!("rm -r {}", place.display())).collect();
-    if left.len() > 5 {
-        list.push(format!("and {} more", left.len() - 5));
+    if !removes {
+        let found = format!("{} live places of removed folders, {}, in {}", left.len(), size(&left), root.display());
+        let hint = "unless a folder was only moved: `beamport doctor --clean`";
+        return vec![Finding::new(NAME, Verdict::Note, found).hint(hint)];
     }
-    vec![Finding::new(NAME, Verdict::Note, found).hint(format!("unless a folder was only moved: {}", list.join("; ")))]
+    let (mut removed, mut freed, mut findings) = (0, 0, Vec::new());
+    for place in &left {
+        let taken = room::taken(place);
+        match store::remove_abandoned(media.as_ref(), place) {
+            Ok(true) => (removed, freed) = (removed + 1, freed + taken),
+            Ok(false) => {}
+            Err(error) => {
+                let found = format!("cannot remove {}: {error}", place.display());
+                findings.push(Finding::new(NAME, Verdict::Wrong, found));
+            }
+        }
+    }
+    let found =
+        format!("removed {removed} of {} live places of removed folders: {} are free", left.len(), bytes(freed));
+    findings.push(Finding::new(NAME, Verdict::Ok, found));
+    findings
 }
 
 /// Streams of the data folder that a killed writer left, that cannot be read, or that lost their memory.

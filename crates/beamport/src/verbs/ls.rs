@@ -4,7 +4,7 @@ use super::figures::{absent, bytes, cut, known, moment, percent, span, thousands
 use super::table::Table;
 use super::{Answer, ended, json_line, open};
 use crate::cli::Ls;
-use crate::report::{dead_time_lines, missing_lines};
+use crate::report::{clock_line, dead_time_lines, missing_lines};
 use flow::ledger::{Row, total};
 use flow::status::{Status, Watch};
 use settings::shortened;
@@ -94,8 +94,11 @@ fn text(status: &Status) -> String {
         for line in dead_time_lines(&run.dead_time) {
             text.push_str(&format!("\nrun {}: {line}", run.name));
         }
+        if let Some(line) = clock_line(run.clock_step_ns) {
+            text.push_str(&format!("\nrun {}: {line}", run.name));
+        }
     }
-    if status.runs.iter().any(|r| !r.absent.is_empty() || !r.dead_time.is_empty()) {
+    if status.runs.iter().any(|r| !r.absent.is_empty() || !r.dead_time.is_empty() || r.clock_step_ns != 0) {
         text.push('\n');
     }
     text
@@ -209,6 +212,7 @@ mod tests {
                 count: 0,
             }],
             dead_time: vec![DeadTime { stream: "detector".into(), intervals: 2, nanoseconds: 1_500_000_000 }],
+            clock_step_ns: -30_000_000_000,
             reason: "asked".into(),
             trouble: None,
         };
@@ -234,7 +238,8 @@ mod tests {
              7    sealed  2026-03-01T12:00:00.000Z  10.0 s       140  80.1 MB     0     1  yes     amor_7.nxs\n\
              \n\
              run 7: the source of `detector` was absent from 2026-03-01T12:00:04.000Z to 2026-03-01T12:00:05.500Z (1.5 s)\n\
-             run 7: dead time of `detector`: 1.5 s in 2 intervals\n"
+             run 7: dead time of `detector`: 1.5 s in 2 intervals\n\
+             run 7: the clock of the machine was set back by 30.0 s: source times before and after that do not agree\n"
         );
         let length_at = |state, start: i64, stop, time| {
             let mut run = RunStatus { state, start, stop, ..status.runs[0].clone() };

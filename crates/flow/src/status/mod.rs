@@ -174,6 +174,8 @@ pub struct RunStatus {
     pub absent: Vec<Gap>,
     /// How long sources asked their boards to pause.
     pub dead_time: Vec<ledger::DeadTime>,
+    /// How far the wall clock was set in the run, or ahead of which arrivals it began, ns: negative = back, 0 = not.
+    pub clock_step_ns: i64,
     /// Who or what ended it.
     pub reason: String,
     /// Why it has no account where it should have one, or is perhaps not as it is shown.
@@ -384,6 +386,7 @@ impl Watch {
             late,
             absent: Vec::new(),
             dead_time: Vec::new(),
+            clock_step_ns: run.clock_step,
             reason: run.reason.clone(),
             trouble: None,
         };

@@ -491,6 +491,7 @@ fn sealed(folder: &Folder, stream: &str, (start, stop): (i64, i64), next: u64) {
         streams: vec![range],
         reason: String::new(),
         inclusive: false,
+        clock_step: 0,
     };
     let mut book = flow::Book::open(&folder.0, flow::RUNS, flow::Keeps::All).unwrap();
     book.append(&run).unwrap();

@@ -1,0 +1,77 @@
+//! Where the members of a run are in a stream that deletes messages, noted while the stream still has them.
+//!
+//! The keeper of runs follows each such stream of an unsealed run: until the first member is there, and again from the
+//! stop on. What was deleted between two looks counts as members, because the run was open at both.
+
+use crate::Fault;
+use crate::data::{Data, stream_fault};
+use crate::records::Run;
+use std::collections::BTreeMap;
+use store::{Level, Reader};
+use wire::bprn::State;
+
+/// Where the members of a run are in a stream, noted before the stream deletes them.
+pub(crate) struct Extent {
+    pub(crate) uuid: [u8; 16],
+    /// Sequence of the first member.
+    pub(crate) first: Option<u64>,
+    /// One past the last member; while the run is open, a sequence that is not behind it.
+    pub(crate) next: u64,
+    /// The sequence that was next when the extent was last followed.
+    at: u64,
+}
+
+impl Extent {
+    /// Follows the stream to its end: while the run is open only until its first member is there.
+    fn follow(&mut self, run: &Run, reader: &mut Reader) -> store::Result<()> {
+        let (bounds, clock) = (reader.bounds(), reader.header().clock);
+        let is_open = run.state == State::Open;
+        if bounds.first > self.at {
+            // Deleted meanwhile: these came between two moments of the run.
+            self.first.get_or_insert(self.at);
+            (self.at, self.next) = (bounds.first, self.next.max(bounds.first));
+        }
+        let from = if is_open { self.at } else { self.next.max(bounds.first) };
+        let (mut at, mut found) = (from, None);
+        let mut see = |entries: &[store::Entry]| {
+            for entry in entries {
+                if run.holds(clock.time_of(entry)) {
+                    found = Some((found.map_or(at, |(first, _)| first), at + 1));
+                }
+                at += 1;
+            }
+        };
+        reader.walk(from, bounds.count, &mut see)?;
+        if let Some((first, next)) = found {
+            self.first.get_or_insert(first);
+            self.next = self.next.max(if is_open { first } else { next });
+        }
+        self.at = bounds.count.max(self.at);
+        Ok(())
+    }
+}
+
+/// Notes where the members of a run are in a stream, if that deletes messages.
+pub(crate) fn follow_stream(
+    data: &Data,
+    run: &Run,
+    name: &str,
+    extents: &mut BTreeMap<String, Extent>,
+) -> Result<(), Fault> {
+    let fault = |e| stream_fault(name, e);
+    let mut reader = data.reader_early(name)?;
+    let (header, bounds) = (reader.header(), reader.bounds());
+    if header.level == Level::Disk && bounds.first == 0 {
+        return Ok(());
+    }
+    let uuid = header.uuid;
+    if extents.get(name).is_none_or(|extent| extent.uuid != uuid) {
+        let noted = run.streams.iter().find(|range| range.stream == *name && range.uuid == uuid);
+        let first = match noted {
+            Some(range) => range.first,
+            None => reader.time_range(run.start, run.stop).map_err(fault)?.0,
+        };
+        extents.insert(name.to_owned(), Extent { uuid, first: None, next: first, at: first });
+    }
+    extents.get_mut(name).map_or(Ok(()), |extent| extent.follow(run, &mut reader).map_err(fault))
+}
