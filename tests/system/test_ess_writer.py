@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 import uuid
+from datetime import datetime
 from pathlib import Path
 
 import h5py
@@ -101,6 +102,41 @@ def test_both_times_of_a_job_may_be_past(facility):
     with h5py.File(wrdn.file_name) as file:
         assert sorted(file["entry/bank/event_time_zero"][:].tolist()) == times[20:60]
         assert sorted(file["entry/temperature/time"][:].tolist()) == times[19:60]
+    facility.idle()
+
+
+def test_a_structure_without_a_stream_is_written(facility):
+    facility.writer()
+    entry = structure(facility.topic)["children"][0]
+    title = {"module": "dataset", "config": {"name": "title", "values": "static", "dtype": "string"}}
+    times = {"module": "mdat", "config": {"items": ["start_time", "end_time"]}}
+    without = json.dumps({"children": [entry | {"children": [title, times]}]})
+
+    def written(start: int, stop: int):
+        wrdn, message = facility.finished(job)
+        assert message["lost"] == [] and message["topics"] == {} and message["blake3"]
+        with h5py.File(wrdn.file_name) as file:
+            assert file["entry/title"][()] == b"static"
+            found = [file[f"entry/{word}_time"][()].decode() for word in ("start", "end")]
+            assert [datetime.fromisoformat(text).timestamp() for text in found] == [start / 1000, stop / 1000]
+            assert file["entry/beamport/closed"][()] == 1
+
+    start = now_ms()
+    job = facility.start("live.nxs", start, nexus_structure=without)
+    facility.accepted(job)
+    until(lambda: (facility.files / "live.nxs").exists(), facility.said)
+    assert facility.answer(facility.stop(job, start + 20)).status_code == 201
+    written(start, start + 20)
+    job = facility.start("past.nxs", start - 5000, start - 1000, nexus_structure=without)
+    written(start - 5000, start - 1000)
+    # Its processes are killed while it is open.
+    job = facility.start("killed.nxs", start, nexus_structure=without)
+    facility.accepted(job)
+    until(lambda: facility.processes("write"), facility.said)
+    facility.lab.kill(facility.writers[-1])
+    facility.writer(ready=False)
+    assert facility.answer(facility.stop(job, start + 30)).status_code == 201
+    written(start, start + 30)
     facility.idle()
 
 

@@ -88,10 +88,6 @@ pub fn check(job: &StartJob, options: &WriterOptions, nexus: &Path) -> Result<Ch
         }
     }
     checked.topics = topics.into_iter().collect();
-    if checked.topics.is_empty() && checked.mistakes.is_empty() {
-        let hint = "add a module with `topic` and `source`";
-        checked.mistakes.push(Mistake::new("nexus_structure", "no module in it names a topic", hint));
-    }
     let needed = LIVE_MIN * checked.topics.len() as u64;
     if needed > options.memory {
         let what = format!("the job needs {} of memory for its topics", size_text(Size(needed)));

@@ -128,11 +128,18 @@ fn mistakes_of_template_topics_and_places_come_together() {
 }
 
 #[test]
-fn a_structure_without_a_topic_is_refused() {
+fn a_structure_without_a_topic_is_right() {
     let place = Place::new("empty");
-    let checked = check(&job("a", ""), &place.options(&[]), &place.nexus(&answer(&[]))).unwrap();
-    assert_eq!(checked.mistakes[0].pointer, "nexus_structure");
-    // One that is not JSON has no other mistake.
+    let options = place.options(&[]);
+    let static_job = job("a", "");
+    let checked = check(&static_job, &options, &place.nexus(&answer(&[]))).unwrap();
+    assert_eq!((checked.mistakes, checked.topics), (vec![], vec![]));
+    let files = files(&static_job, &options, &Pins::default(), None);
+    let toml: toml_edit::DocumentMut = files.job_toml.parse().unwrap();
+    assert!(
+        toml.get("source").is_none() && toml["sink"]["file"]["inputs"].as_array().is_some_and(|all| all.is_empty())
+    );
+    // One that is not JSON has one mistake.
     let wrong = checked::Mistake { line: 7, cause: "it is not valid JSON".into(), ..checked::Mistake::default() };
     let answer = Answer { mistakes: vec![wrong], modules: Vec::new() };
     let checked = check(&job("a", ""), &place.options(&[]), &place.nexus(&answer)).unwrap();
