@@ -58,6 +58,13 @@ def test_a_live_job_is_started_and_stopped(facility):
     facility.end(writer)
 
 
+def test_the_outcome_names_the_file_with_the_prefix_as_it_was_given(facility):
+    facility.writer("--hdf-output-prefix", facility.files.name)
+    start = now_ms() - 1000
+    wrdn, _ = facility.finished(facility.start("a/b.nxs", start, start + 10))
+    assert wrdn.file_name == "files/a/b.nxs" and (facility.files / "a/b.nxs").exists()
+
+
 def test_the_status_of_a_job_does_not_stop_after_seventeen_messages(facility):
     facility.writer(interval="20ms")
     job = facility.start("long.nxs")

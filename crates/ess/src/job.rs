@@ -479,7 +479,7 @@ impl<'a> Job<'a> {
     fn finish(&mut self, report: Option<&serde_json::Value>, error: Option<String>) -> Result<bool, Fault> {
         let mut written = Written {
             job_id: self.start.job_id.clone(),
-            file_name: self.file().display().to_string(),
+            file_name: plan::answered_name(&self.start, self.host.options),
             metadata: self.start.metadata.clone(),
             begins: self.entry.record.begins.clone(),
             ..Written::default()

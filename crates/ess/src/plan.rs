@@ -102,6 +102,13 @@ pub fn output(job: &StartJob, options: &WriterOptions) -> PathBuf {
     options.hdf_output_prefix.join(&job.file_name)
 }
 
+/// Its name in answers, which has the prefix as it was typed; empty where the job names none.
+#[cfg(any(feature = "client", test))]
+pub(crate) fn answered_name(job: &StartJob, options: &WriterOptions) -> String {
+    let path = options.answered_prefix.join(&job.file_name);
+    if job.file_name.is_empty() { String::new() } else { path.display().to_string() }
+}
+
 /// A file must be new, in the prefix whatever links there are, and its folder must be writable.
 pub(crate) fn wrong_place(prefix: &Path, name: &str) -> Result<Option<Mistake>, Fault> {
     let real = |path: &Path| {

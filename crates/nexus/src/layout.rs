@@ -33,7 +33,7 @@ impl FileLayout<'_> {
         let mut attributes = vec![
             ("NX_class", "NXroot".to_owned()),
             ("file_name", name),
-            ("file_time", clock::iso8601(clock::now())),
+            ("file_time", job.template.time_text(clock::now())),
             ("creator", format!("beamport {}", env!("CARGO_PKG_VERSION"))),
             ("HDF5_Version", h5::version()),
             ("beamport_run", job.run_id.clone()),
@@ -89,7 +89,7 @@ impl FileLayout<'_> {
                     }
                 }
                 Node::Times { start: true, .. } => {
-                    let start = Data::text(clock::iso8601(self.job.start));
+                    let start = Data::text(self.job.template.time_text(self.job.start));
                     self.file.write_dataset(&format!("{path}/start_time"), &start)?;
                 }
                 Node::Module(module) => {

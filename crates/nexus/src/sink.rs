@@ -582,7 +582,7 @@ impl Nexus {
         let mut words: Vec<Fixed> = self.fillings.iter().flat_map(Filling::last_words).collect();
         if let Some(stop) = self.stop {
             for path in end_times(&self.job.template) {
-                words.push((path, Data::text(clock::iso8601(stop)), Vec::new()));
+                words.push((path, Data::text(self.job.template.time_text(stop)), Vec::new()));
             }
         }
         let entry = self.job.template.entry();

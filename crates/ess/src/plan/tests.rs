@@ -221,6 +221,7 @@ fn hostile(folder: &str, names: usize) {
         }
         // What the sink does: folders, then the file.
         let path = output(&job, &options);
+        assert_eq!(path, place.0.join(answered_name(&job, &options)));
         let written = fs::create_dir_all(path.parent().unwrap()).and_then(|()| fs::write(&path, "x"));
         made += usize::from(written.is_ok());
     }
