@@ -65,6 +65,19 @@ def test_the_outcome_names_the_file_with_the_prefix_as_it_was_given(facility):
     assert wrdn.file_name == "files/a/b.nxs" and (facility.files / "a/b.nxs").exists()
 
 
+def test_no_status_comes_between_the_answer_of_a_stop_and_the_outcome(facility):
+    facility.writer("--time-after-stop", "1s", interval="6s")
+    job = facility.start("quiet.nxs")
+    facility.accepted(job)
+    until(facility.told, facility.said)
+    # The next status is due while the job waits for what is late.
+    time.sleep(5.5)
+    assert facility.answer(facility.stop(job)).status_code == 201
+    facility.finished(job)
+    heard = [which for where, which, _ in facility.heard if where == facility.control]
+    assert heard[-3:] == [b"6s4t", b"answ", b"wrdn"], heard
+
+
 def test_the_status_of_a_job_does_not_stop_after_seventeen_messages(facility):
     facility.writer(interval="20ms")
     job = facility.start("long.nxs")
