@@ -438,6 +438,31 @@ def test_a_job_begins_anew_after_the_machine_was_started_again(facility):
     facility.idle()
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("job.json", b""), ("job.json", b"{"), ("command.pl72", b"\0" * 40)],
+    ids=["empty", "cut", "command"],
+)
+def test_a_job_whose_record_or_command_is_damaged_is_answered(facility, name, text):
+    writer = facility.writer()
+    job = facility.start("damaged.nxs")
+    facility.accepted(job)
+    folder = facility.data / "jobs" / job
+    # Its answer is delivered.
+    until(lambda: json.loads((folder / "job.json").read_text())["step"] == "running", facility.said)
+    facility.lab.kill(writer)
+    (folder / name).write_bytes(text)
+    facility.writer()
+    wrdn, message = facility.finished(job, is_error=True)
+    assert "cannot be read" in message["error"] and "send the job again" in message["error"]
+    if name == "job.json":
+        assert wrdn.file_name == str(facility.files / "damaged.nxs") and json.loads(wrdn.metadata)
+    facility.idle()
+    # The service serves others.
+    start = now_ms()
+    facility.finished(facility.start("next.nxs", start - 100, start))
+
+
 def test_a_job_that_begins_anew_leaves_the_file_of_somebody_else(facility):
     writer = facility.writer()
     job = facility.start("taken.nxs", now_ms() + 1_000_000)
