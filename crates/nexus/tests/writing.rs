@@ -154,6 +154,35 @@ fn a_whole_file_holds_what_was_sent() {
 }
 
 #[test]
+fn a_file_says_of_itself_whether_it_is_finished() {
+    if let Some((_, file)) = in_child() {
+        let read = hdf5_metno::File::open(&file).unwrap();
+        let state = read.dataset("entry/beamport/state").unwrap().read_scalar::<VarLenUnicode>().unwrap();
+        std::fs::write(file.with_extension("state"), state.as_str()).unwrap();
+        return;
+    }
+    let folder = folder("state");
+    let file = folder.join("a.nxs");
+    let state = || {
+        assert!(child("a_file_says_of_itself_whether_it_is_finished", "read", &file).success());
+        std::fs::read_to_string(file.with_extension("state")).unwrap()
+    };
+    let mut sink = Nexus::begin(job(&file), false).unwrap();
+    assert_eq!(state(), "writing");
+    second(&mut sink, 0, 10).unwrap();
+    let kept = sink.flush().unwrap();
+    assert_eq!(state(), "writing");
+    sink.finish(ACCOUNT).unwrap();
+    assert_eq!(state(), "complete");
+    // A kill before the commit: the file is resumed.
+    let mut sink = Nexus::resume(job(&file), &kept).unwrap();
+    assert_eq!(state(), "writing");
+    sink.set_snapshot(START);
+    sink.finish(ACCOUNT).unwrap();
+    assert_eq!(state(), "snapshot");
+}
+
+#[test]
 fn times_in_the_layout_of_ess_have_milliseconds() {
     let folder = folder("times");
     for (layout, wanted) in [(Layout::Nexus, "05.000000001Z"), (Layout::Ess, "05.000Z")] {
