@@ -141,6 +141,20 @@ pub(crate) fn wrong_place(prefix: &Path, name: &str) -> Result<Option<Mistake>, 
     Ok(None)
 }
 
+/// That files can be made in the output prefix: a writer that can make none takes no job from others.
+#[cfg(any(feature = "client", test))]
+pub(crate) fn check_prefix(prefix: &Path) -> Result<(), Fault> {
+    let cause = match fs::metadata(prefix) {
+        Err(error) => Some(error.to_string()),
+        Ok(about) if !about.is_dir() => Some("it is not a folder".into()),
+        Ok(_) => read_only(prefix).map(|mistake| mistake.what),
+    };
+    let fault = |cause| Fault::new(format!("cannot write files below {}", prefix.display()), cause);
+    cause.map_or(Ok(()), |cause| {
+        Err(fault(cause).hint("make the folder, writable for the user of the writer, or change --hdf-output-prefix"))
+    })
+}
+
 /// Why no file can be made in a folder that is there. A job waits for room on its disk.
 fn read_only(folder: &Path) -> Option<Mistake> {
     let probe = folder.join(format!(".beamport-{}", std::process::id()));

@@ -74,6 +74,7 @@ impl Signals {
 /// Runs the file writer until a signal ends it.
 pub(crate) fn run(options: &WriterOptions, programs: &Programs) -> Result<ExitCode, Fault> {
     let signals = Signals::listen()?;
+    plan::check_prefix(&options.hdf_output_prefix)?;
     let journal = Journal::open(&options.data)?;
     let cluster = Cluster::new(&options.brokers, &options.kafka_config)?;
     let sender = Sender::new(&options.brokers, &options.kafka_config)?;

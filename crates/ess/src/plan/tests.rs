@@ -161,6 +161,19 @@ fn a_fault_of_the_writer_is_no_mistake_of_the_job() {
 }
 
 #[test]
+fn a_prefix_in_which_no_file_can_be_made_is_reported() {
+    let place = Place::new("prefix");
+    assert_eq!(check_prefix(&place.0.join("out")), Ok(()));
+    assert_eq!(fs::read_dir(place.0.join("out")).unwrap().count(), 0);
+    // A folder of the kernel, in which not even root makes a file.
+    for (prefix, cause) in [("no", "No such file"), ("templates/loki/loki.hdf", "not a folder"), ("/proc/1", "no file")]
+    {
+        let fault = check_prefix(&place.0.join(prefix)).unwrap_err();
+        assert!(fault.cause.contains(cause) && fault.hint.contains("--hdf-output-prefix"), "{fault}");
+    }
+}
+
+#[test]
 fn links_never_lead_out_of_a_prefix() {
     let place = Place::new("links");
     let (out, templates, outside) = (place.0.join("out"), place.0.join("templates"), place.0.join("outside"));
