@@ -7,10 +7,12 @@ import signal
 import subprocess
 import time
 import uuid
+from datetime import datetime
 from pathlib import Path
 
 import h5py
 import pytest
+from confluent_kafka import OFFSET_END, TopicPartition
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 from conftest import HANG_S, until
 from ess_facility import Facility, now_ms, structure
@@ -55,6 +57,26 @@ def test_a_live_job_is_started_and_stopped(facility):
     assert heard[:3] == [b"pl72", b"answ", b"x5f2"] and heard[-1] == b"wrdn"
     facility.idle()
     facility.end(writer)
+
+
+def test_the_outcome_names_the_file_with_the_prefix_as_it_was_given(facility):
+    facility.writer("--hdf-output-prefix", facility.files.name)
+    start = now_ms() - 1000
+    wrdn, _ = facility.finished(facility.start("a/b.nxs", start, start + 10))
+    assert wrdn.file_name == "files/a/b.nxs" and (facility.files / "a/b.nxs").exists()
+
+
+def test_no_status_comes_between_the_answer_of_a_stop_and_the_outcome(facility):
+    facility.writer("--time-after-stop", "1s", interval="6s")
+    job = facility.start("quiet.nxs")
+    facility.accepted(job)
+    until(facility.told, facility.said)
+    # The next status is due while the job waits for what is late.
+    time.sleep(5.5)
+    assert facility.answer(facility.stop(job)).status_code == 201
+    facility.finished(job)
+    heard = [which for where, which, _ in facility.heard if where == facility.control]
+    assert heard[-3:] == [b"6s4t", b"answ", b"wrdn"], heard
 
 
 def test_the_status_of_a_job_does_not_stop_after_seventeen_messages(facility):
@@ -102,6 +124,77 @@ def test_both_times_of_a_job_may_be_past(facility):
         assert sorted(file["entry/bank/event_time_zero"][:].tolist()) == times[20:60]
         assert sorted(file["entry/temperature/time"][:].tolist()) == times[19:60]
     facility.idle()
+
+
+def test_a_structure_without_a_stream_is_written(facility):
+    facility.writer()
+    entry = structure(facility.topic)["children"][0]
+    title = {"module": "dataset", "config": {"name": "title", "values": "static", "dtype": "string"}}
+    times = {"module": "mdat", "config": {"items": ["start_time", "end_time"]}}
+    without = json.dumps({"children": [entry | {"children": [title, times]}]})
+
+    def written(start: int, stop: int):
+        wrdn, message = facility.finished(job)
+        assert message["lost"] == [] and message["topics"] == {} and message["blake3"]
+        with h5py.File(wrdn.file_name) as file:
+            assert file["entry/title"][()] == b"static"
+            found = [file[f"entry/{word}_time"][()].decode() for word in ("start", "end")]
+            assert [datetime.fromisoformat(text).timestamp() for text in found] == [start / 1000, stop / 1000]
+            assert file["entry/beamport/closed"][()] == 1
+
+    start = now_ms()
+    job = facility.start("live.nxs", start, nexus_structure=without)
+    facility.accepted(job)
+    until(lambda: (facility.files / "live.nxs").exists(), facility.said)
+    assert facility.answer(facility.stop(job, start + 20)).status_code == 201
+    written(start, start + 20)
+    job = facility.start("past.nxs", start - 5000, start - 1000, nexus_structure=without)
+    written(start - 5000, start - 1000)
+    # Its processes are killed while it is open.
+    job = facility.start("killed.nxs", start, nexus_structure=without)
+    facility.accepted(job)
+    until(lambda: facility.processes("write"), facility.said)
+    facility.lab.kill(facility.writers[-1])
+    facility.writer(ready=False)
+    assert facility.answer(facility.stop(job, start + 30)).status_code == 201
+    written(start, start + 30)
+    facility.idle()
+
+
+def test_a_compacted_topic_in_which_the_search_by_time_finds_nothing_is_read_from_its_first_message(facility):
+    rules = {
+        "cleanup_policy": "compact",
+        "segment_bytes": 1 << 20,
+        "segment_ms": 1000,
+        "min_cleanable_dirty_ratio": 0.01,
+    }
+    topic = facility.kafka.topic(f"{facility.topic}_compacted", **rules)
+    start = now_ms() - 100_000
+    # Of every producer an empty batch with its time stays: a segment of such is where the search ends. Each sends one
+    # batch, and a segment has room for one.
+    for n in range(4):
+        producer = facility.kafka.producer(linger_ms=60_000)
+        times = [start + 10_000 * n + 5 * key for key in range(955)]
+        for key, at in enumerate(times):
+            payload = serialise_f144("temperature", float(key), at * 1_000_000)
+            producer.produce(topic, payload, key=str(key), timestamp=at, headers={"full": b"-" * 850})
+        assert producer.flush(HANG_S) == 0
+        time.sleep(1.1)
+    producer.produce(topic, b"not compacted", key="last", timestamp=start + 60_000)
+    assert producer.flush(HANG_S) == 0
+
+    def search() -> int:
+        (found,) = facility.consumer.offsets_for_times([TopicPartition(topic, 0, start + 5000)], HANG_S)
+        return found.offset
+
+    until(lambda: search() == OFFSET_END, lambda: f"the brokers find offset {search()}")
+    log = structure(topic)["children"][0]["children"][1]
+    facility.writer()
+    text = json.dumps({"children": [structure(topic)["children"][0] | {"children": [log]}]})
+    wrdn, message = facility.finished(facility.start("old.nxs", start + 15_000, start + 50_000, nexus_structure=text))
+    assert message["lost"] == []
+    with h5py.File(wrdn.file_name) as file:
+        assert file["entry/temperature/time"][:].tolist() == [at * 1_000_000 for at in times]
 
 
 def test_a_job_may_start_in_the_future_and_stop_by_a_moved_stop(facility):
@@ -380,6 +473,31 @@ def test_a_job_begins_anew_after_the_machine_was_started_again(facility):
     assert message["lost"] == []
     facility.whole("boot.nxs", sent)
     facility.idle()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("job.json", b""), ("job.json", b"{"), ("command.pl72", b"\0" * 40)],
+    ids=["empty", "cut", "command"],
+)
+def test_a_job_whose_record_or_command_is_damaged_is_answered(facility, name, text):
+    writer = facility.writer()
+    job = facility.start("damaged.nxs")
+    facility.accepted(job)
+    folder = facility.data / "jobs" / job
+    # Its answer is delivered.
+    until(lambda: json.loads((folder / "job.json").read_text())["step"] == "running", facility.said)
+    facility.lab.kill(writer)
+    (folder / name).write_bytes(text)
+    facility.writer()
+    wrdn, message = facility.finished(job, is_error=True)
+    assert "cannot be read" in message["error"] and "send the job again" in message["error"]
+    if name == "job.json":
+        assert wrdn.file_name == str(facility.files / "damaged.nxs") and json.loads(wrdn.metadata)
+    facility.idle()
+    # The service serves others.
+    start = now_ms()
+    facility.finished(facility.start("next.nxs", start - 100, start))
 
 
 def test_a_job_that_begins_anew_leaves_the_file_of_somebody_else(facility):

@@ -91,6 +91,35 @@ def check(path, libver="earliest"):
         assert file["entry/instrument/banks"]["detector_number"][...].size == PIXELS
 
 
+def test_an_instrument_without_a_source_writes_what_is_static(lab, nexus):
+    title = {"module": "dataset", "config": {"name": "title", "values": "static", "dtype": "string"}}
+    times = {"module": "mdat", "config": {"items": ["start_time", "end_time"]}}
+    attributes = {"NX_class": "NXentry"}
+    entry = {"type": "group", "name": "entry", "attributes": attributes, "children": [title, times]}
+    (lab.folder / "static.json").write_text(json.dumps({"children": [entry]}))
+    lab.write(
+        '[sink.file]\nkind = "nexus"\ntemplate = "static.json"\n'
+        "[run.past]\nstart = 2026-01-01T00:00:00Z\nstop = 2026-01-01T00:00:01Z\n"
+        "[run.open]\nstart = 2026-01-01T00:00:00Z\n"
+    )
+    process, _ = lab.up_ready()
+    # Its writer dies while the run is open.
+    os.kill(until(lambda: writer_of(lab, process), "no writer is started"), signal.SIGKILL)
+    lab.run("end", "open", "--data", lab.data)
+    reports = lab.reports(process)
+    for report, name, end in zip(reports, ("past", "open"), (b"2026-01-01T00:00:01.000000000Z", b"2"), strict=True):
+        assert (report["run"], report["closed"], report["streams"]) == (name, True, [])
+        with h5py.File(report["file"]) as file:
+            assert file["entry/title"][()] == b"static"
+            assert file["entry/start_time"][()] == b"2026-01-01T00:00:00.000000000Z"
+            assert file["entry/end_time"][()].startswith(end)
+    again = lab.folder / "again.nxs"
+    lab.run("write", "open", "-o", again, "--data", lab.data)
+    with h5py.File(reports[1]["file"]) as one, h5py.File(again) as other:
+        for name in ("title", "start_time", "end_time", "beamport/closed", "beamport/run"):
+            assert one["entry"][name][()] == other["entry"][name][()]
+
+
 @pytest.mark.parametrize("libver", ["earliest", "latest"])
 def test_a_killed_writer_of_a_static_file_leaves_all_of_it(instrument, times, dice, libver):
     lab = instrument

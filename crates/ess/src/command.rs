@@ -46,6 +46,21 @@ impl StartJob {
         pl72::read(&self.raw).map(|fields| fields.nexus_structure).unwrap_or_default()
     }
 
+    /// A job of whose command nothing is left but where its outcome goes; `None` where not even that is known.
+    #[cfg(feature = "client")]
+    pub(crate) fn of_damaged(job_id: &str, control_topic: &str) -> Option<Self> {
+        (!control_topic.is_empty()).then(|| Self {
+            job_id: job_id.to_owned(),
+            file_name: String::new(),
+            control_topic: control_topic.to_owned(),
+            instrument: String::new(),
+            start_ms: 0,
+            stop_ms: None,
+            metadata: String::new(),
+            raw: Vec::new(),
+        })
+    }
+
     /// The file's name as it came, which the status repeats.
     #[must_use]
     pub fn given_name(&self) -> &str {

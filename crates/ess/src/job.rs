@@ -11,7 +11,7 @@ use crate::command::{self, Command, Mistake, Refusal, StartJob, StopJob};
 use crate::journal::{self, Entry, Step};
 use crate::limits::{
     COMMANDS_A_TURN, FAILED_STARTS_MAX, GONE_PATIENCE, GONE_PAUSE, LATE_PATIENCE, NS_PER_MS, OTHERS_MAX, PAUSE,
-    PAUSE_MAX, PENDING_MAX, RESTARTS_MAX, STOP_PATIENCE, TURN,
+    PAUSE_MAX, PENDING_MAX, RESTARTS_MAX, STATUS_DELAY_MAX, STOP_PATIENCE, TURN,
 };
 use crate::mover::{self, Ended, Figures, Mover};
 use crate::options::WriterOptions;
@@ -63,6 +63,7 @@ pub(crate) struct Job<'a> {
     has_ended: bool,
     next_end: Instant,
     next_status: Instant,
+    last_status: Instant,
     next_gone: Instant,
     /// Since when one of its topics is missing.
     gone_since: Option<Instant>,
@@ -89,6 +90,7 @@ impl<'a> Job<'a> {
             has_ended: false,
             next_end: now,
             next_status: now,
+            last_status: now,
             next_gone: now,
             gone_since: None,
             trouble: None,
@@ -176,7 +178,8 @@ impl<'a> Job<'a> {
     }
 
     fn send_status(&mut self) {
-        self.next_status = Instant::now() + self.host.service.interval;
+        self.last_status = Instant::now();
+        self.next_status = self.last_status + self.host.service.interval;
         if self.host.sender.pending() > PENDING_MAX {
             return;
         }
@@ -190,6 +193,13 @@ impl<'a> Job<'a> {
             topics,
         };
         self.send(&reply::status(self.host.service, self.host.dismissed.get(), Some(&writing)));
+    }
+
+    /// Delays the next status, since the outcome may come within an interval after the answer to a stop, and clients
+    /// expect no status in between. A longer delay would have them take the writer for dead.
+    fn delay_status(&mut self) {
+        let interval = self.host.service.interval;
+        self.next_status = (Instant::now() + interval).min(self.last_status + interval + STATUS_DELAY_MAX);
     }
 
     /// Until the outcome is on disk; false where a signal ended the service before.
@@ -299,7 +309,10 @@ impl<'a> Job<'a> {
         let new_stop = if now < self.start.start_ms { asked } else { asked.max(self.start.start_ms) };
         (record.stop_ms, record.control) = (Some(new_stop), self.control_next.clone());
         match self.entry.save() {
-            Ok(()) => self.answer(ActionType::SetStopTime, 201, &stop.command_id, "the stop is set"),
+            Ok(()) => {
+                self.answer(ActionType::SetStopTime, 201, &stop.command_id, "the stop is set");
+                self.delay_status();
+            }
             Err(fault) => {
                 (self.entry.record.stop_ms, self.entry.record.control) = before;
                 self.refuse(500, stop, Mistake::new("stop_time", fault.to_string(), "send it again later"));
@@ -479,7 +492,7 @@ impl<'a> Job<'a> {
     fn finish(&mut self, report: Option<&serde_json::Value>, error: Option<String>) -> Result<bool, Fault> {
         let mut written = Written {
             job_id: self.start.job_id.clone(),
-            file_name: self.file().display().to_string(),
+            file_name: plan::answered_name(&self.start, self.host.options),
             metadata: self.start.metadata.clone(),
             begins: self.entry.record.begins.clone(),
             ..Written::default()

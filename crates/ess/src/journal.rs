@@ -57,6 +57,9 @@ pub(crate) struct Record {
     pub(crate) pool: PoolPlace,
     /// Kafka's time of its command, ms since 1970 UTC.
     pub(crate) command_ms: i64,
+    /// Topic of its answers: its outcome has a place where its command is damaged.
+    #[serde(default)]
+    pub(crate) control_topic: String,
     /// Where its topics are read from, by partition.
     pub(crate) pins: BTreeMap<String, Vec<u64>>,
     /// Partitions that may have held older messages of its time.
@@ -75,6 +78,27 @@ pub(crate) struct Record {
     /// Device and inode of its file, once that is there: a restart removes no other.
     #[serde(default)]
     pub(crate) file: Option<(u64, u64)>,
+}
+
+impl Record {
+    /// The record of a job that only its outcome is left of.
+    fn of_damaged(job_id: &str) -> Self {
+        Self {
+            job_id: job_id.to_owned(),
+            step: Step::Finished,
+            pool: PoolPlace { partition: 0, offset: 0 },
+            command_ms: 1,
+            control_topic: String::new(),
+            pins: BTreeMap::new(),
+            begins: Vec::new(),
+            control: Vec::new(),
+            control_end: Vec::new(),
+            stop_ms: None,
+            boot: String::new(),
+            restarts: 0,
+            file: None,
+        }
+    }
 }
 
 /// Offsets by topic and partition.
@@ -109,6 +133,8 @@ pub(crate) struct Entry {
     /// Its command as it came.
     pub(crate) command: Vec<u8>,
     pub(crate) record: Record,
+    /// Why it cannot be worked at: its outcome is an error.
+    pub(crate) damage: Option<String>,
     _lock: File,
 }
 
@@ -204,7 +230,7 @@ impl Journal {
             }
         };
         sync(&self.folder).map_err(fault)?;
-        Ok(Some(Entry { folder, command: command.to_vec(), record, _lock: file }))
+        Ok(Some(Entry { folder, command: command.to_vec(), record, damage: None, _lock: file }))
     }
 
     /// Names of what is in the folder, sorted.
@@ -256,6 +282,11 @@ fn sweep(folder: &Path) {
     }
 }
 
+/// Whether the outcome of a job is there, and can be read.
+fn has_outcome(folder: &Path) -> bool {
+    read(&folder.join(OUTCOME), COMMAND_BYTES_MAX).is_ok_and(|bytes| wire::wrdn::read(&bytes).is_ok())
+}
+
 /// Whether a folder without a lock is not being made just now.
 fn is_old(folder: &Path) -> bool {
     let changed = fs::symlink_metadata(folder).and_then(|kind| kind.modified());
@@ -266,13 +297,28 @@ impl Entry {
     /// A job without an owner.
     fn open(folder: &Path, name: &str) -> io::Result<Option<Self>> {
         let Some(lock) = lock(folder)? else { return Ok(None) };
-        // Its owner may have renamed it between our look and the lock.
-        let record: Record = serde_json::from_slice(&read(&folder.join(RECORD), RECORD_BYTES_MAX)?)?;
-        if record.job_id != name {
-            return Err(io::Error::new(ErrorKind::InvalidData, format!("its record is of job `{}`", record.job_id)));
-        }
-        let command = read(&folder.join(COMMAND), COMMAND_BYTES_MAX)?;
-        Ok(Some(Self { folder: folder.to_owned(), command, record, _lock: lock }))
+        // Its owner may have renamed it between our look and the lock: then neither is there.
+        let record = read(&folder.join(RECORD), RECORD_BYTES_MAX)
+            .and_then(|bytes| serde_json::from_slice::<Record>(&bytes).map_err(io::Error::from));
+        let command = read(&folder.join(COMMAND), COMMAND_BYTES_MAX);
+        let (record, command, damage) = match (record, command) {
+            (Ok(record), _) if record.job_id != name => {
+                return Err(io::Error::new(
+                    ErrorKind::InvalidData,
+                    format!("its record is of job `{}`", record.job_id),
+                ));
+            }
+            (Ok(record), Ok(command)) => {
+                let is_damaged = record.step == Step::Finished && !has_outcome(folder);
+                (record, command, is_damaged.then(|| "its outcome cannot be read".to_owned()))
+            }
+            (Ok(record), Err(e)) => (record, Vec::new(), Some(format!("its command cannot be read: {e}"))),
+            (Err(e), Ok(command)) => {
+                (Record::of_damaged(name), command, Some(format!("its record `{RECORD}` cannot be read: {e}")))
+            }
+            (Err(e), Err(_)) => return Err(e),
+        };
+        Ok(Some(Self { folder: folder.to_owned(), command, record, damage, _lock: lock }))
     }
 
     /// Puts a file into the folder of the job.
@@ -284,6 +330,15 @@ impl Entry {
     /// Puts the message that tells the outcome on disk.
     pub(crate) fn set_outcome(&self, wrdn: &[u8]) -> Result<(), Fault> {
         self.put(OUTCOME, wrdn)
+    }
+
+    /// Ends a job that cannot be worked at: its outcome is this message, unless another is known.
+    pub(crate) fn end_damaged(&mut self, wrdn: &[u8]) -> Result<(), Fault> {
+        if !has_outcome(&self.folder) {
+            self.set_outcome(wrdn)?;
+        }
+        self.record.step = self.record.step.max(Step::Finished);
+        self.save()
     }
 
     /// The message that tells the outcome.
@@ -339,6 +394,7 @@ mod tests {
             step: Step::Accepted,
             pool: PoolPlace { partition: 0, offset: 7 },
             command_ms: 5,
+            control_topic: "control".into(),
             pins: BTreeMap::from([("detector".into(), vec![3, 4])]),
             begins: Vec::new(),
             control: vec![1],
@@ -391,6 +447,41 @@ mod tests {
         let names: Vec<_> = strange.iter().map(|(path, _)| path.file_name().unwrap().to_str().unwrap()).collect();
         assert_eq!(names, ["empty", "garbage", "link", "moved"]);
         assert!(jobs.join("garbage").exists(), "what is not ours stays");
+    }
+
+    #[test]
+    fn a_job_whose_record_or_command_is_damaged_still_has_an_outcome() {
+        let folder = Folder::new("damaged");
+        let journal = Journal::open(&folder.0).unwrap();
+        let jobs = folder.0.join("jobs");
+        let outcome = crate::reply::written("service", &crate::reply::Written::default());
+        let table = [
+            ("a", RECORD, Some(""), "its record"),
+            ("b", RECORD, Some("{\"job_id\":"), "its record"),
+            ("c", COMMAND, None, "its command"),
+            ("d", OUTCOME, Some(""), "its outcome"),
+        ];
+        for (name, file, text, damage) in table {
+            let mut entry = journal.accept(record(name), b"pl72").unwrap().unwrap();
+            if file == OUTCOME {
+                entry.record.step = Step::Finished;
+                entry.save().unwrap();
+            }
+            drop(entry);
+            let path = jobs.join(name).join(file);
+            text.map_or_else(|| fs::remove_file(&path), |text| fs::write(&path, text)).unwrap();
+            let mut entry = journal.take(&BTreeSet::new()).0.unwrap();
+            assert_eq!((entry.record.job_id.as_str(), entry.record.control_topic.is_empty()), (name, file == RECORD));
+            assert!(entry.damage.as_ref().unwrap().starts_with(damage), "{:?}", entry.damage);
+            entry.end_damaged(&outcome).unwrap();
+            // The outcome stays what it was when it was first known.
+            entry.end_damaged(b"other").unwrap();
+            drop(entry);
+            let entry = journal.take(&BTreeSet::new()).0.unwrap();
+            assert_eq!((entry.outcome().unwrap(), entry.record.step), (outcome.clone(), Step::Finished));
+            assert_eq!(entry.damage.is_some(), file == COMMAND);
+            entry.remove().unwrap();
+        }
     }
 
     #[test]

@@ -112,6 +112,10 @@ pub(crate) const ASK_PATIENCE: Duration = Duration::from_millis(500);
 #[cfg(feature = "client")]
 pub(crate) const STOP_PATIENCE: Duration = Duration::from_secs(2);
 
+/// How much later than its interval a status may come: NICOS takes a job for lost 5 s after the interval.
+#[cfg(feature = "client")]
+pub(crate) const STATUS_DELAY_MAX: Duration = Duration::from_secs(4);
+
 /// How long one turn of a loop waits for a message.
 #[cfg(feature = "client")]
 pub(crate) const TURN: Duration = Duration::from_millis(20);

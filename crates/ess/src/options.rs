@@ -131,6 +131,8 @@ pub struct WriterOptions {
     pub job_pool_topic: String,
     /// Folder of the files.
     pub hdf_output_prefix: PathBuf,
+    /// The same as it was typed: names of files in answers begin with it.
+    pub answered_prefix: PathBuf,
     /// Folder of the static files.
     pub hdf_template_prefix: PathBuf,
     /// First part of the service id; empty: the name of the host.
@@ -352,6 +354,7 @@ impl Reading {
             command_status_topic: self.topic("command-status-topic"),
             job_pool_topic: self.topic("job-pool-topic"),
             hdf_output_prefix: self.folder("hdf-output-prefix", here, PathBuf::new),
+            answered_prefix: self.text("hdf-output-prefix").unwrap_or_default().into(),
             hdf_template_prefix: self.folder("hdf-template-prefix", here, PathBuf::new),
             service_name: self.text("service-name").unwrap_or_default(),
             status_interval: self.duration("status-master-interval"),

@@ -88,10 +88,6 @@ pub fn check(job: &StartJob, options: &WriterOptions, nexus: &Path) -> Result<Ch
         }
     }
     checked.topics = topics.into_iter().collect();
-    if checked.topics.is_empty() && checked.mistakes.is_empty() {
-        let hint = "add a module with `topic` and `source`";
-        checked.mistakes.push(Mistake::new("nexus_structure", "no module in it names a topic", hint));
-    }
     let needed = LIVE_MIN * checked.topics.len() as u64;
     if needed > options.memory {
         let what = format!("the job needs {} of memory for its topics", size_text(Size(needed)));
@@ -104,6 +100,13 @@ pub fn check(job: &StartJob, options: &WriterOptions, nexus: &Path) -> Result<Ch
 #[must_use]
 pub fn output(job: &StartJob, options: &WriterOptions) -> PathBuf {
     options.hdf_output_prefix.join(&job.file_name)
+}
+
+/// Its name in answers, which has the prefix as it was typed; empty where the job names none.
+#[cfg(any(feature = "client", test))]
+pub(crate) fn answered_name(job: &StartJob, options: &WriterOptions) -> String {
+    let path = options.answered_prefix.join(&job.file_name);
+    if job.file_name.is_empty() { String::new() } else { path.display().to_string() }
 }
 
 /// A file must be new, in the prefix whatever links there are, and its folder must be writable.
@@ -136,6 +139,20 @@ pub(crate) fn wrong_place(prefix: &Path, name: &str) -> Result<Option<Mistake>, 
         }
     }
     Ok(None)
+}
+
+/// That files can be made in the output prefix: a writer that can make none takes no job from others.
+#[cfg(any(feature = "client", test))]
+pub(crate) fn check_prefix(prefix: &Path) -> Result<(), Fault> {
+    let cause = match fs::metadata(prefix) {
+        Err(error) => Some(error.to_string()),
+        Ok(about) if !about.is_dir() => Some("it is not a folder".into()),
+        Ok(_) => read_only(prefix).map(|mistake| mistake.what),
+    };
+    let fault = |cause| Fault::new(format!("cannot write files below {}", prefix.display()), cause);
+    cause.map_or(Ok(()), |cause| {
+        Err(fault(cause).hint("make the folder, writable for the user of the writer, or change --hdf-output-prefix"))
+    })
 }
 
 /// Why no file can be made in a folder that is there. A job waits for room on its disk.

@@ -16,7 +16,7 @@ use crate::limits::{
 };
 use crate::options::WriterOptions;
 use crate::plan;
-use crate::reply::{self, Dismissed};
+use crate::reply::{self, Dismissed, Written};
 use flow::{Fault, Passes};
 use kafka::group::{At, Cluster, Pool, PoolEvent, Received, Sender, Unreadable};
 use kafka::wrong_topic;
@@ -74,6 +74,7 @@ impl Signals {
 /// Runs the file writer until a signal ends it.
 pub(crate) fn run(options: &WriterOptions, programs: &Programs) -> Result<ExitCode, Fault> {
     let signals = Signals::listen()?;
+    plan::check_prefix(&options.hdf_output_prefix)?;
     let journal = Journal::open(&options.data)?;
     let cluster = Cluster::new(&options.brokers, &options.kafka_config)?;
     let sender = Sender::new(&options.brokers, &options.kafka_config)?;
@@ -318,7 +319,7 @@ impl Service<'_> {
             Err(refusal) => Verdict::Refused(refusal),
         };
         match accepted {
-            Verdict::Accepted(entry) => return self.commit_accepted(entry).map(Some),
+            Verdict::Accepted(entry) => return self.commit_accepted(*entry).map(Some),
             Verdict::Wait => {
                 return Err(Fault::new(
                     "a job waits",
@@ -386,7 +387,7 @@ impl Service<'_> {
         let record = self.record(start, message, &checked.topics, partitions)?;
         let id = start.job_id.clone();
         Ok(match self.journal.accept(record, &start.raw)? {
-            Some(entry) => Verdict::Accepted(entry),
+            Some(entry) => Verdict::Accepted(Box::new(entry)),
             // Another service was faster.
             None => {
                 let mistake =
@@ -423,6 +424,7 @@ impl Service<'_> {
             step: Step::Accepted,
             pool: PoolPlace { partition: message.partition, offset: message.offset },
             command_ms: message.time_ms,
+            control_topic: topic.clone(),
             begins: journal::late_begins(&pins, &first, &end, is_past),
             pins,
             control: of(At::Time(commands))?,
@@ -457,17 +459,46 @@ impl Service<'_> {
         }
     }
 
+    /// The command of a job. One that is damaged, or whose record is, has an error as its outcome from here on; `None`
+    /// where nothing says for whom that would be.
+    fn command_of(&self, entry: &mut Entry) -> Result<Option<StartJob>, Fault> {
+        let id = entry.record.job_id.clone();
+        let start = match command::read(&entry.command, entry.record.command_ms) {
+            Ok(Some(Command::Start(start))) if start.job_id == id => Some(*start),
+            _ => None,
+        };
+        let damage = match (&start, entry.damage.take()) {
+            (Some(_), None) => return Ok(start),
+            (None, None) => "its command cannot be read".to_owned(),
+            (_, Some(damage)) => damage,
+        };
+        let start = start.or_else(|| StartJob::of_damaged(&id, &entry.record.control_topic));
+        let Some(start) = start else { return Ok(None) };
+        tracing::error!("job {id} is given up: {damage}");
+        let file_name = plan::answered_name(&start, self.options);
+        let error = Some(format!("{damage}; its file may be incomplete: send the job again, with another file name"));
+        let (job_id, metadata) = (id, start.metadata.clone());
+        let written = Written { job_id, file_name, metadata, error, ..Written::default() };
+        entry.end_damaged(&reply::written(&self.me.id, &written))?;
+        Ok(Some(start))
+    }
+
     /// Writes a job. The pool is for others meanwhile.
-    fn write(&mut self, entry: Entry) {
+    fn write(&mut self, mut entry: Entry) {
         self.pool = None;
         // The control topic of the next job may be the same.
         self.late = None;
         let (folder, id) = (entry.folder.clone(), entry.record.job_id.clone());
-        let start = match command::read(&entry.command, entry.record.command_ms) {
-            Ok(Some(Command::Start(start))) if start.job_id == id => *start,
-            _ => {
+        let start = match self.command_of(&mut entry) {
+            Ok(Some(start)) => start,
+            Ok(None) => {
                 tracing::error!("`{}` is left alone: its command cannot be read", folder.display());
                 self.strange.insert(folder);
+                return;
+            }
+            Err(fault) => {
+                tracing::error!("job `{id}` is tried again: {fault}");
+                self.failing.insert(folder, Instant::now() + PAUSE_MAX);
                 return;
             }
         };
@@ -497,7 +528,7 @@ impl Service<'_> {
 
 /// The verdict on a command in the pool.
 enum Verdict {
-    Accepted(Entry),
+    Accepted(Box<Entry>),
     Refused(Refusal),
     /// Another process has it, and has not said yet whether it was accepted.
     Wait,

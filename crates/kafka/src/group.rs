@@ -24,6 +24,9 @@ pub type Properties = Vec<(String, String)>;
 /// Offsets of topics, by the number of the partition.
 pub type Offsets = BTreeMap<String, Vec<u64>>;
 
+/// Offsets of partitions, none where no message is so late, and the times of their messages.
+type Found = BTreeMap<(String, i32), (Option<u64>, i64)>;
+
 /// A message of a topic of commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
@@ -152,48 +155,58 @@ impl Cluster {
 
     /// Offsets of all partitions of topics.
     pub fn offsets(&self, partitions: &BTreeMap<String, usize>, at: At) -> Result<Offsets, Fault> {
-        let mut offsets = self.ask(partitions, if at == At::First { Spec::First } else { Spec::End })?;
+        let all: Vec<(String, i32)> = partitions
+            .iter()
+            .flat_map(|(topic, count)| (0..*count).map(|number| (topic.clone(), i32::try_from(number).unwrap_or(0))))
+            .collect();
+        let mut offsets = self.ask(&all, if at == At::First { Spec::First } else { Spec::End })?;
         if let At::Time(time) = at {
             // Asked for after the ends: what comes between the two is behind the time, or behind the end.
-            let of_time = self.ask(partitions, Spec::Time(time))?;
-            for (topic, row) in &mut offsets {
-                for (end, time) in row.iter_mut().zip(of_time.get(topic).into_iter().flatten()) {
-                    *end = time.or(*end);
-                }
+            let of_time = self.ask(&all, Spec::Time(time))?;
+            let (found, missing): (Found, Found) = of_time.into_iter().partition(|(_, (offset, _))| offset.is_some());
+            let doubted = self.doubted(&offsets, missing.into_keys().collect(), time)?;
+            offsets.extend(found.into_iter().chain(doubted));
+        }
+        let mut rows: Offsets = partitions.iter().map(|(topic, count)| (topic.clone(), vec![0; *count])).collect();
+        for ((topic, number), (offset, _)) in offsets {
+            let row = rows.get_mut(&topic).zip(usize::try_from(number).ok());
+            if let Some(place) = row.and_then(|(row, number)| row.get_mut(number)) {
+                *place = offset.unwrap_or(0);
             }
         }
-        let whole = |row: Vec<Option<u64>>| row.into_iter().map(|offset| offset.unwrap_or(0)).collect();
-        Ok(offsets.into_iter().map(|(topic, row)| (topic, whole(row))).collect())
+        Ok(rows)
     }
 
-    fn ask(
-        &self,
-        partitions: &BTreeMap<String, usize>,
-        spec: Spec,
-    ) -> Result<BTreeMap<String, Vec<Option<u64>>>, Fault> {
-        let mut asked = Vec::new();
-        let mut offsets = BTreeMap::new();
-        for (topic, count) in partitions {
-            asked.extend((0..*count).map(|number| (topic.as_str(), i32::try_from(number).unwrap_or(i32::MAX), spec)));
-            offsets.insert(topic.clone(), vec![None; *count]);
+    /// First offsets of partitions that are said to have no message from a time on, and have one before their end.
+    /// Compaction leaves segments with the times of messages that are gone, and a search ends in the first of them.
+    fn doubted(&self, ends: &Found, missing: Vec<(String, i32)>, time: i64) -> Result<Found, Fault> {
+        // Brokers before Kafka 3.0 have no answer: then the search has the last word.
+        let latest = self.ask(&missing, Spec::Latest).unwrap_or_default();
+        let end = |place: &(String, i32)| ends.get(place).and_then(|(end, _)| *end);
+        let is_wrong = |(place, (offset, at)): &(&(String, i32), &(Option<u64>, i64))| {
+            *at >= time && offset.is_some_and(|offset| end(place).is_some_and(|end| offset < end))
+        };
+        let wrong: Vec<_> = latest.iter().filter(is_wrong).map(|(place, _)| place.clone()).collect();
+        self.ask(&wrong, Spec::First)
+    }
+
+    /// The answers of the brokers about partitions.
+    fn ask(&self, partitions: &[(String, i32)], spec: Spec) -> Result<Found, Fault> {
+        if partitions.is_empty() {
+            return Ok(Found::new());
         }
-        if asked.is_empty() {
-            return Ok(offsets);
-        }
+        let asked: Vec<_> = partitions.iter().map(|(topic, number)| (topic.as_str(), *number, spec)).collect();
         let sent = self.client.ask_offsets(&asked, true, START_PATIENCE_MS, Mark::Start, &self.answers);
         sent.map_err(|wrong| away(&self.brokers, &wrong))?;
         let Content::Offsets(_, rows) = self.answer()? else { return Err(away(&self.brokers, &Wrong::timed_out())) };
-        for OffsetAnswer { topic, partition, offset } in rows {
-            let offset = offset.map_err(|wrong| {
+        let one = |OffsetAnswer { topic, partition, offset, time_ms }| match offset {
+            Ok(offset) => Ok(((topic, partition), (offset, time_ms))),
+            Err(wrong) => {
                 let what = format!("cannot read partition `{topic}/{partition}`");
-                Fault { passes: Passes::Soon, ..Fault::new(what, wrong.text) }
-            })?;
-            let row = offsets.get_mut(&topic).and_then(|row| row.get_mut(usize::try_from(partition).ok()?));
-            if let Some(place) = row {
-                *place = offset;
+                Err(Fault { passes: Passes::Soon, ..Fault::new(what, wrong.text) })
             }
-        }
-        Ok(offsets)
+        };
+        rows.into_iter().map(one).collect()
     }
 
     /// Reads a topic from these offsets on, one for each partition. It has connections of its own: a broker answers the

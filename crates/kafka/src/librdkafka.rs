@@ -376,6 +376,8 @@ pub(crate) enum Spec {
     End,
     /// That of the first message from this time on, ms since 1970 UTC.
     Time(i64),
+    /// That of the message with the latest time.
+    Latest,
 }
 
 impl Spec {
@@ -384,6 +386,7 @@ impl Spec {
             Self::First => c::rd_kafka_OffsetSpec_t::RD_KAFKA_OFFSET_SPEC_EARLIEST as i64,
             Self::End => c::rd_kafka_OffsetSpec_t::RD_KAFKA_OFFSET_SPEC_LATEST as i64,
             Self::Time(time) => time.max(0),
+            Self::Latest => c::rd_kafka_OffsetSpec_t::RD_KAFKA_OFFSET_SPEC_MAX_TIMESTAMP as i64,
         }
     }
 }
@@ -638,6 +641,8 @@ pub(crate) struct OffsetAnswer {
     pub(crate) partition: i32,
     /// The offset; none where no message is so late.
     pub(crate) offset: Result<Option<u64>, Wrong>,
+    /// Kafka's time of the message at the offset, ms since 1970 UTC, where a time was asked for; -1 else.
+    pub(crate) time_ms: i64,
 }
 
 impl Event {
@@ -723,6 +728,7 @@ impl Event {
                             0 => Ok(u64::try_from((*row).offset).ok()),
                             code => Err(Wrong::of(code)),
                         },
+                        time_ms: c::rd_kafka_ListOffsetsResultInfo_timestamp(*info),
                     }
                 }
             })

@@ -268,7 +268,7 @@ impl Asking<'_> {
         asked.map_err(|wrong| self.away(&wrong))?;
         let Content::Offsets(_, rows) = self.answer()? else { return Err(self.away(&Wrong::timed_out())) };
         let mut offsets = Offsets::new();
-        for OffsetAnswer { topic, partition, offset } in rows {
+        for OffsetAnswer { topic, partition, offset, .. } in rows {
             let offset = offset.map_err(|wrong| self.plan.wrong(&topic, Some(partition), &wrong))?;
             offsets.insert((topic, partition), offset);
         }
@@ -462,7 +462,7 @@ impl Open {
     fn take_ends(&mut self, rows: &[OffsetAnswer], now: i64) {
         let asked = self.ends.close(now + ENDS_PAUSE);
         let mut is_whole = rows.len() == self.partitions.len();
-        for OffsetAnswer { topic, partition: number, offset } in rows {
+        for OffsetAnswer { topic, partition: number, offset, .. } in rows {
             match offset {
                 Ok(end) => {
                     let Some(partition) = self.partition_of(topic, *number) else { continue };
@@ -490,7 +490,7 @@ impl Open {
     /// Takes the offsets at which the source ends; the end is one that was asked for after the time of the stop.
     fn take_stop(&mut self, rows: &[OffsetAnswer]) {
         let mut limits = Vec::new();
-        for OffsetAnswer { topic, partition: number, offset } in rows {
+        for OffsetAnswer { topic, partition: number, offset, .. } in rows {
             match offset {
                 Ok(offset) => limits.push((topic, *number, *offset)),
                 Err(wrong) => {

@@ -25,6 +25,12 @@ pub fn iso8601(ns: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{fraction:09}Z")
 }
 
+/// The same with milliseconds: `2026-11-21T13:04:32.000Z`.
+pub fn iso8601_ms(ns: i64) -> String {
+    const MILLISECONDS_END: usize = "2026-11-21T13:04:32.000".len();
+    iso8601(ns)[..MILLISECONDS_END].to_owned() + "Z"
+}
+
 /// A time as ISO 8601, as ns since 1970 UTC; none where it is not a time, or does not fit. One without a zone is taken as UTC,
 /// as NeXus files of before 2010 mean it.
 pub fn of_iso8601(text: &str) -> Option<i64> {
@@ -98,5 +104,7 @@ mod tests {
         assert_eq!(super::iso8601(1_795_266_272_000_000_001), "2026-11-21T13:04:32.000000001Z");
         assert_eq!(super::iso8601(i64::MAX), "2262-04-11T23:47:16.854775807Z");
         assert_eq!(super::iso8601(i64::MIN), "1677-09-21T00:12:43.145224192Z");
+        assert_eq!(super::iso8601_ms(-1), "1969-12-31T23:59:59.999Z");
+        assert_eq!(super::iso8601_ms(1_795_266_272_000_999_999), "2026-11-21T13:04:32.000Z");
     }
 }

@@ -6,7 +6,7 @@ use crate::handle::FileHandle;
 use crate::limits::HELD_BYTES_MAX;
 use crate::metadata::{Apply, lock};
 use crate::module::{Filling, fixed_constants};
-use crate::sink::Job;
+use crate::sink::{Job, write_metadata};
 use crate::static_file::{Source, copy_attributes, copy_object};
 use crate::template::{Data, Group, Kind, Node, Template};
 use flow::Fault;
@@ -33,7 +33,7 @@ impl FileLayout<'_> {
         let mut attributes = vec![
             ("NX_class", "NXroot".to_owned()),
             ("file_name", name),
-            ("file_time", clock::iso8601(clock::now())),
+            ("file_time", job.template.time_text(clock::now())),
             ("creator", format!("beamport {}", env!("CARGO_PKG_VERSION"))),
             ("HDF5_Version", h5::version()),
             ("beamport_run", job.run_id.clone()),
@@ -54,6 +54,7 @@ impl FileLayout<'_> {
             let value = Data::text(value.replace('\0', ""));
             self.file.write_dataset(&format!("{collection}/{name}"), &value)?;
         }
+        write_state(self.file, &job.template, WRITING)?;
         // Links last: everything they name is there.
         self.links(&job.template.root, "")?;
         self.links = growing_links(&job.template, &self.fillings);
@@ -89,7 +90,7 @@ impl FileLayout<'_> {
                     }
                 }
                 Node::Times { start: true, .. } => {
-                    let start = Data::text(clock::iso8601(self.job.start));
+                    let start = Data::text(self.job.template.time_text(self.job.start));
                     self.file.write_dataset(&format!("{path}/start_time"), &start)?;
                 }
                 Node::Module(module) => {
@@ -146,6 +147,28 @@ impl FileLayout<'_> {
         }
         Ok(())
     }
+}
+
+/// State of a file that is not finished. A reader can open it all the same: this tells one that comes early.
+const WRITING: &str = "writing";
+
+/// Says in `beamport/state` how far a file is.
+fn write_state(file: &File, template: &Template, state: &str) -> Result<(), Fault> {
+    file.write_dataset(&format!("{}/beamport/state", template.entry()), &Data::text(state.to_owned()))
+}
+
+/// Says that a file is not finished: it may have been, before the commit that would say so.
+pub(crate) fn reopen(file: &File, handle: &mut FileHandle, template: &Template) -> Result<(), Fault> {
+    write_state(file, template, WRITING)?;
+    write_metadata(file, handle, Apply::Grown)
+}
+
+/// Says that a file is complete: what there was of its run at the time of `snapshot`, or all of it.
+pub(crate) fn write_end(file: &File, template: &Template, snapshot: Option<i64>) -> Result<(), Fault> {
+    if let Some(time) = snapshot {
+        file.set_attribute("", "beamport_snapshot", &Data::text(clock::iso8601(time)))?;
+    }
+    write_state(file, template, if snapshot.is_some() { "snapshot" } else { "complete" })
 }
 
 pub(crate) fn write_fixed(

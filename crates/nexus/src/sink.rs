@@ -15,7 +15,7 @@
 
 use crate::h5::{File, To};
 use crate::handle::FileHandle;
-use crate::layout::{FileLayout, end_times, growing_links, write_fixed};
+use crate::layout::{FileLayout, end_times, growing_links, reopen, write_end, write_fixed};
 use crate::metadata::{Apply, lock};
 use crate::module::{BROKEN, Filling, Fixed, Late, SCHEMA, indices_of};
 use crate::outside::{Given, origin};
@@ -24,7 +24,7 @@ use crate::sort;
 use crate::static_file::StaticFile;
 use crate::template::{Data, Kind, MODULES, Template};
 use crate::tree::Tree;
-use crate::{account, chunk_tree, clock, search};
+use crate::{account, chunk_tree, search};
 use flow::{Aside, Fault, Product, Sink};
 use serde_json::{Value, json};
 use std::cell::Cell;
@@ -254,6 +254,7 @@ impl Nexus {
         // Cutting moves rows that libhdf5 then holds in its caches, and the writer works past these: once more, fresh.
         let file = File::open(&job.file, true)?;
         let mut handle = FileHandle::open(&job.file)?;
+        reopen(&file, &mut handle, &job.template)?;
         for filling in &mut resume(&job, &file, &handle, &state)? {
             filling.columns.iter_mut().try_for_each(|column| column.cut(&mut handle))?;
         }
@@ -582,7 +583,7 @@ impl Nexus {
         let mut words: Vec<Fixed> = self.fillings.iter().flat_map(Filling::last_words).collect();
         if let Some(stop) = self.stop {
             for path in end_times(&self.job.template) {
-                words.push((path, Data::text(clock::iso8601(stop)), Vec::new()));
+                words.push((path, Data::text(self.job.template.time_text(stop)), Vec::new()));
             }
         }
         let entry = self.job.template.entry();
@@ -593,9 +594,6 @@ impl Nexus {
                 file.set_attribute(&group, "NX_class", &Data::text("NXcollection"))?;
             }
             words.extend(columns.into_iter().map(|(name, value)| (format!("{group}/{name}"), value, Vec::new())));
-        }
-        if let Some(time) = self.snapshot {
-            file.set_attribute("", "beamport_snapshot", &Data::text(clock::iso8601(time)))?;
         }
         for (path, value, attributes) in words {
             write_fixed(file, &path, &value, &attributes)?;
@@ -664,6 +662,9 @@ impl Nexus {
             me.drain(file, true)?;
             me.sort(file)?;
             me.last_words(file, account)?;
+            me.settle(file)?;
+            // Now all that it shows is on disk.
+            write_end(file, &me.job.template, me.snapshot)?;
             me.settle(file)
         })?;
         if let Some(file) = self.file.take() {

@@ -289,7 +289,7 @@ fn what_the_ess_file_writer_takes_was_refused() {
     let ignored = "it is ignored";
     /// A name, a template, what its file has, and what is warned of.
     type Case<'a> = (&'a str, String, &'a [(&'a str, &'a str)], &'a [&'a str]);
-    let cases: [Case<'_>; 13] = [
+    let cases: [Case<'_>; 15] = [
         (
             "vector",
             group("", &(vector("a") + &vector("b"))),
@@ -358,6 +358,29 @@ fn what_the_ess_file_writer_takes_was_refused() {
             &[],
         ),
         (
+            "truth",
+            group(
+                "",
+                r#", {"module": "dataset", "config": {"name": "t", "values": [true, false]}, "attributes":
+                [{"name": "a", "values": true}]}"#,
+            ),
+            &[
+                ("an attribute has values `true` or `false`", "1 and 0 are written"),
+                ("a dataset has values `true` or `false`", "1 and 0 are written"),
+            ],
+            &["/entry/t", "/entry/t@a"],
+        ),
+        (
+            "tuning",
+            group(
+                "",
+                r#", {"type": "group", "name": "log", "children": [{"module": "f144", "config": {"topic": "t",
+                "source": "s", "cue_interval": "3", "chunk_size": "1024", "array_size": ["1", "2"]}}]}"#,
+            ),
+            &[("a setting has a number given as a text", "the number is used")],
+            &[],
+        ),
+        (
             "depends",
             group("", r#", {"module": "dataset", "config": {"name": "depends_on", "values": "no/where"}}"#),
             &[("`depends_on` names nothing that exists", "it is written as it is")],
@@ -383,6 +406,9 @@ fn what_the_ess_file_writer_takes_was_refused() {
         // Elsewhere what is not as it should be is a mistake.
         assert_eq!(Template::parse(text.as_bytes()).is_err(), !expected.is_empty(), "{name}");
     }
+    let file = hdf5_metno::File::open(job_path("walk-truth-Ess")).unwrap();
+    assert_eq!(values(&file.dataset("entry/t").unwrap()).1, [1.0, 0.0]);
+    assert_eq!(values(&file.dataset("entry/t").unwrap().attr("a").unwrap()).1, [1.0]);
     let file = hdf5_metno::File::open(job_path("walk-vector-Ess")).unwrap();
     assert_eq!(values(&file.dataset("entry/a").unwrap().attr("vector").unwrap()).1, [0.0, 0.0, 1.0]);
     let file = hdf5_metno::File::open(job_path("walk-number-as-text-Ess")).unwrap();

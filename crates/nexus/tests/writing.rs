@@ -2,8 +2,10 @@
 
 mod messages;
 
+use beamport_nexus::template::{Layout, Template};
 use beamport_nexus::{Job, Nexus};
 use flow::Sink;
+use hdf5_metno::types::VarLenUnicode;
 use messages::{START, alarm, events, give, made, monitor, packed, second, value};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -149,6 +151,57 @@ fn a_whole_file_holds_what_was_sent() {
     // What was allotted ahead was given back.
     let meta = std::fs::metadata(&file).unwrap();
     assert!(std::os::unix::fs::MetadataExt::blocks(&meta) * 512 < meta.len() + (256 << 10));
+}
+
+#[test]
+fn a_file_says_of_itself_whether_it_is_finished() {
+    if let Some((_, file)) = in_child() {
+        let read = hdf5_metno::File::open(&file).unwrap();
+        let state = read.dataset("entry/beamport/state").unwrap().read_scalar::<VarLenUnicode>().unwrap();
+        std::fs::write(file.with_extension("state"), state.as_str()).unwrap();
+        return;
+    }
+    let folder = folder("state");
+    let file = folder.join("a.nxs");
+    let state = || {
+        assert!(child("a_file_says_of_itself_whether_it_is_finished", "read", &file).success());
+        std::fs::read_to_string(file.with_extension("state")).unwrap()
+    };
+    let mut sink = Nexus::begin(job(&file), false).unwrap();
+    assert_eq!(state(), "writing");
+    second(&mut sink, 0, 10).unwrap();
+    let kept = sink.flush().unwrap();
+    assert_eq!(state(), "writing");
+    sink.finish(ACCOUNT).unwrap();
+    assert_eq!(state(), "complete");
+    // A kill before the commit: the file is resumed.
+    let mut sink = Nexus::resume(job(&file), &kept).unwrap();
+    assert_eq!(state(), "writing");
+    sink.set_snapshot(START);
+    sink.finish(ACCOUNT).unwrap();
+    assert_eq!(state(), "snapshot");
+}
+
+#[test]
+fn times_in_the_layout_of_ess_have_milliseconds() {
+    let folder = folder("times");
+    for (layout, wanted) in [(Layout::Nexus, "05.000000001Z"), (Layout::Ess, "05.000Z")] {
+        let mut job = job(&folder.join(format!("{layout:?}.nxs")));
+        let text = r#"{"children": [{"module": "mdat", "config": {"items": ["start_time", "end_time"]}}]}"#;
+        job.template = Template::parse_with(text.as_bytes(), &[], layout).unwrap();
+        job.start = START + 5_000_000_001;
+        let mut sink = Nexus::begin(job.clone(), false).unwrap();
+        sink.set_stop(job.start);
+        sink.finish(ACCOUNT).unwrap();
+        let read = hdf5_metno::File::open(&job.file).unwrap();
+        let text = |path: &str| read.dataset(path).unwrap().read_scalar::<VarLenUnicode>().unwrap();
+        assert_eq!(
+            ["start_time", "end_time"].map(|name| text(name).to_string()),
+            ["2026-01-01T00:00:"; 2].map(|day| day.to_owned() + wanted)
+        );
+        let made = read.attr("file_time").unwrap().read_scalar::<VarLenUnicode>().unwrap();
+        assert_eq!(made.len(), "2026-01-01T00:00:".len() + wanted.len());
+    }
 }
 
 #[test]

@@ -19,7 +19,9 @@ pub(super) fn check(
     streams: &[String],
     instrument: &mut Instrument,
 ) {
-    if streams.is_empty() && !has_holes {
+    // Sinks whose templates read no stream need no source.
+    let is_static = !instrument.sinks.is_empty() && instrument.sinks.iter().all(SinkSection::reads_nothing);
+    if streams.is_empty() && !has_holes && !is_static {
         let hint = "add a section:\n       [source.detector]\n       kind = \"sim\"\n       model = \"amor\"";
         mistakes.push(page.mistake(1, "no source is defined", "no section [source.NAME]", hint));
     }
@@ -293,8 +295,7 @@ fn check_inputs(
     }
     let line = sink.inputs.line_or(sink.line);
     let title = format!("sink `{}`", shortened(&sink.name));
-    // A template without streams needs none.
-    if sink.inputs.is_empty() && !(sink.template().is_some() && sink.template_streams.is_empty()) {
+    if sink.inputs.is_empty() && !sink.reads_nothing() {
         mistakes.push(page.mistake(
             line,
             format!("{title} has no inputs"),

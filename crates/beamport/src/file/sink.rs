@@ -74,6 +74,12 @@ impl SinkSection {
         self.template_streams.contains_key(stream)
     }
 
+    /// Whether it has a template that reads no stream: its file is complete without a message.
+    #[must_use]
+    pub fn reads_nothing(&self) -> bool {
+        self.template().is_some() && self.template_streams.is_empty()
+    }
+
     /// The template, where it has one.
     #[must_use]
     pub fn template(&self) -> Option<&Path> {

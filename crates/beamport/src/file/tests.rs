@@ -469,6 +469,18 @@ fn a_merge_has_the_least_level_of_its_inputs_and_waits_of_its_own() {
 }
 
 #[test]
+fn a_file_whose_templates_read_no_stream_needs_no_source() {
+    let text = "instrument = \"a\"\n[sink.f]\nkind = \"nexus\"\ntemplate = \"a.json\"\n";
+    let folder = Folder::new("static");
+    folder.put("a.json", "{\"children\": []}");
+    let path = folder.0.join("a.toml");
+    let instrument = with_modules(text, &path, &[]).unwrap();
+    assert_eq!((instrument.stages.len(), instrument.sinks[0].inputs.len()), (0, 0));
+    let mistakes = with_modules(text, &path, &[module("0", "ev44", "stream", "x")]).unwrap_err();
+    assert!(mistakes.iter().any(|mistake| mistake.what == "no source is defined"), "{mistakes:#?}");
+}
+
+#[test]
 fn mistakes_of_sinks_are_told() {
     let folder = Folder::new("sinks");
     folder.put("good.json", "{\"children\": []}");

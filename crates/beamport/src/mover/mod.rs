@@ -530,8 +530,10 @@ impl Mover {
         if self.keeper.rests(now) && (self.keeper.unsealed().next().is_none() || !self.members().all(has_ended)) {
             return Ok(false);
         }
-        let views = self.views();
-        let has_changed = !views.is_empty() && !self.keeper.step(now, &views)?.is_empty();
+        let has_changed = match self.views() {
+            Some(views) => !self.keeper.step(now, &views)?.is_empty(),
+            None => false,
+        };
         // A run that settles is sealed once every source has come so far; one that rests is asked.
         let wants = self.keeper.unsealed().any(|run| run.state == State::Settling);
         if self.asked.frontiers.swap(wants, Ordering::Relaxed) != wants {
@@ -547,9 +549,9 @@ impl Mover {
         stages.map(|(_, handle)| handle)
     }
 
-    /// Streams that runs are made of. None until all of them are open.
-    fn views(&self) -> Vec<StreamView> {
-        self.members().map(StageHandle::view).collect::<Option<_>>().unwrap_or_default()
+    /// Streams that runs are made of, which are none without a source. `None` until all of them are open.
+    fn views(&self) -> Option<Vec<StreamView>> {
+        self.members().map(StageHandle::view).collect()
     }
 
     /// Troubles of the stages, of the keeper of runs and of the writers of files.

@@ -27,6 +27,15 @@ fn defaults_are_those_of_the_table() {
 }
 
 #[test]
+fn names_of_files_in_answers_begin_with_the_prefix_as_it_was_typed() {
+    for typed in ["", "out", "./out/", "/out"] {
+        let options = with(&[("hdf-output-prefix", &[typed])]).unwrap();
+        assert_eq!(options.answered_prefix.as_os_str(), typed);
+        assert_eq!(options.hdf_output_prefix, std::env::temp_dir().join(typed));
+    }
+}
+
+#[test]
 fn durations_have_the_units_of_kafka_to_nexus() {
     let ms = |text| duration(text).map(|duration| duration.as_millis());
     let read = ["10s", "10 sec", "500ms", "1.5m", "2min", "1h", "7", "0"].map(|text| ms(text).unwrap());

@@ -128,11 +128,18 @@ fn mistakes_of_template_topics_and_places_come_together() {
 }
 
 #[test]
-fn a_structure_without_a_topic_is_refused() {
+fn a_structure_without_a_topic_is_right() {
     let place = Place::new("empty");
-    let checked = check(&job("a", ""), &place.options(&[]), &place.nexus(&answer(&[]))).unwrap();
-    assert_eq!(checked.mistakes[0].pointer, "nexus_structure");
-    // One that is not JSON has no other mistake.
+    let options = place.options(&[]);
+    let static_job = job("a", "");
+    let checked = check(&static_job, &options, &place.nexus(&answer(&[]))).unwrap();
+    assert_eq!((checked.mistakes, checked.topics), (vec![], vec![]));
+    let files = files(&static_job, &options, &Pins::default(), None);
+    let toml: toml_edit::DocumentMut = files.job_toml.parse().unwrap();
+    assert!(
+        toml.get("source").is_none() && toml["sink"]["file"]["inputs"].as_array().is_some_and(|all| all.is_empty())
+    );
+    // One that is not JSON has one mistake.
     let wrong = checked::Mistake { line: 7, cause: "it is not valid JSON".into(), ..checked::Mistake::default() };
     let answer = Answer { mistakes: vec![wrong], modules: Vec::new() };
     let checked = check(&job("a", ""), &place.options(&[]), &place.nexus(&answer)).unwrap();
@@ -151,6 +158,19 @@ fn a_fault_of_the_writer_is_no_mistake_of_the_job() {
     assert!(check(&job, &options, &many).unwrap_err().cause.contains("--memory is 1 GiB"));
     fs::remove_dir_all(place.0.join("out")).unwrap();
     assert!(check(&job, &options, &nexus).unwrap_err().what.contains("cannot use the folder"));
+}
+
+#[test]
+fn a_prefix_in_which_no_file_can_be_made_is_reported() {
+    let place = Place::new("prefix");
+    assert_eq!(check_prefix(&place.0.join("out")), Ok(()));
+    assert_eq!(fs::read_dir(place.0.join("out")).unwrap().count(), 0);
+    // A folder of the kernel, in which not even root makes a file.
+    for (prefix, cause) in [("no", "No such file"), ("templates/loki/loki.hdf", "not a folder"), ("/proc/1", "no file")]
+    {
+        let fault = check_prefix(&place.0.join(prefix)).unwrap_err();
+        assert!(fault.cause.contains(cause) && fault.hint.contains("--hdf-output-prefix"), "{fault}");
+    }
 }
 
 #[test]
@@ -214,6 +234,7 @@ fn hostile(folder: &str, names: usize) {
         }
         // What the sink does: folders, then the file.
         let path = output(&job, &options);
+        assert_eq!(path, place.0.join(answered_name(&job, &options)));
         let written = fs::create_dir_all(path.parent().unwrap()).and_then(|()| fs::write(&path, "x"));
         made += usize::from(written.is_ok());
     }

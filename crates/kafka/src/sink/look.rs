@@ -158,7 +158,7 @@ impl Look {
     }
 
     /// Takes the end of a partition. If it is unavailable now, the sink asks again.
-    fn take_offset(&mut self, OffsetAnswer { topic, partition, offset }: OffsetAnswer) {
+    fn take_offset(&mut self, OffsetAnswer { topic, partition, offset, .. }: OffsetAnswer) {
         let part = self.parts.iter_mut().find(|part| part.number == partition && part.topic == topic);
         match (part, offset) {
             (Some(part), Ok(Some(end))) => part.end = Some(end),

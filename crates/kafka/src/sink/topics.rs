@@ -240,7 +240,7 @@ impl Topics {
 
     fn take_offsets(&mut self, kept: &State, mark: Mark, rows: Vec<OffsetAnswer>, now: i64) {
         let mut answers: BTreeMap<String, usize> = BTreeMap::new();
-        for OffsetAnswer { topic: name, partition, offset } in rows {
+        for OffsetAnswer { topic: name, partition, offset, .. } in rows {
             let topic = self.all.iter_mut().find(|topic| topic.name == name);
             let place = topic.and_then(|topic| topic.bounds.get_mut(usize::try_from(partition).ok()?));
             // One that has no answer now is asked for again.

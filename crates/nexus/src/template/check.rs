@@ -381,6 +381,8 @@ impl Check {
         if !self.count(at) {
             return None;
         }
+        let truths = self.truths_as_numbers(at, value, dtype, "an attribute");
+        let value = truths.as_ref().unwrap_or(value);
         let inferred = dtype.unwrap_or_else(|| infer(value));
         let data = self.data(at, value, inferred)?;
         let bytes = match &data.values {
@@ -847,6 +849,8 @@ impl Check {
         // A module from outside may have a key of the same name, which is its own.
         for key in words::TUNING.iter().filter(|key| !own.contains(key)) {
             let Some(value) = config.get(key) else { continue };
+            let number = self.number_in_text(&join(at, key), value);
+            let value = number.as_ref().unwrap_or(value);
             let (is_right, noun, example) = match *key {
                 "chunk_size" => (are_whole(value), "a whole number from 1 on, or a list of them", "1024"),
                 "array_size" => (are_whole(value), "a list of whole numbers from 1 on", "[1024, 1024]"),

@@ -25,6 +25,7 @@ pub use flow::checked::{Level, Mistake};
 pub use flow::job::Layout;
 pub(crate) use words::is_word;
 
+use crate::clock;
 use crate::filter::Filter;
 use crate::limits::TEMPLATE_BYTES_MAX;
 use crate::outside::Module as OutsideModule;
@@ -45,6 +46,8 @@ pub struct Template {
     pub static_file: Option<StaticFile>,
     /// What its text says otherwise than its files will, each cause once.
     pub warnings: Vec<Mistake>,
+    /// Names and types of its files.
+    pub layout: Layout,
 }
 
 /// A group.
@@ -480,7 +483,16 @@ impl Template {
             digest += &format!(" static {of_file}");
         }
         let (root, static_file, warnings) = check::template(value, content, modules, layout)?;
-        Ok(Self { root, digest, static_file, warnings })
+        Ok(Self { root, digest, static_file, warnings, layout })
+    }
+
+    /// A time of the run, ns since 1970 UTC, as text. The ESS file writer has milliseconds, and programs that read its
+    /// files may have a format for them: `%f` of Python reads six digits at most.
+    pub(crate) fn time_text(&self, ns: i64) -> String {
+        match self.layout {
+            Layout::Nexus => clock::iso8601(ns),
+            Layout::Ess => clock::iso8601_ms(ns),
+        }
     }
 
     /// Every module with the path of its group, in order.

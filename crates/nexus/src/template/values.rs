@@ -81,6 +81,7 @@ impl Check {
             return Some(texts);
         }
         let (numbers, dtype) = self.numbers_of(at, value, dtype, "a dataset");
+        let numbers = numbers.or_else(|| self.truths_as_numbers(at, value, dtype, "a dataset"));
         let value = numbers.as_ref().unwrap_or(value);
         self.data(at, value, dtype.unwrap_or_else(|| usual(value)))
     }
@@ -111,6 +112,27 @@ impl Check {
         }
     }
 
+    /// With the layout of ESS: true and false as the numbers that its file writer makes of them, unless they are said
+    /// to be texts.
+    pub(super) fn truths_as_numbers(
+        &mut self,
+        at: &str,
+        value: &Value,
+        dtype: Option<DataType>,
+        what: &str,
+    ) -> Option<Value> {
+        let numbers = truths_in(value).filter(|_| self.is_lenient() && dtype != Some(DataType::Text))?;
+        self.warn(at, format!("{what} has values `true` or `false`"), "1 and 0 are written");
+        Some(numbers)
+    }
+
+    /// With the layout of ESS: the number of a setting that is given as a text, or the numbers of a list of such.
+    pub(super) fn number_in_text(&mut self, at: &str, value: &Value) -> Option<Value> {
+        let number = numbers_in(value).filter(|_| self.is_lenient())?;
+        self.warn(at, "a setting has a number given as a text".into(), "the number is used");
+        Some(number)
+    }
+
     /// Adds a fixed dataset to what the file holds from the beginning.
     pub(super) fn fits(&mut self, at: &str, data: &Data) -> bool {
         let bytes = match (&data.values, data.dtype) {
@@ -133,8 +155,9 @@ impl Check {
 
     /// Lengths of dimensions with their product within the limit of a dataset.
     pub(super) fn shape(&mut self, at: &str, value: Option<&Value>, least: u64, limit: u64) -> Option<Vec<u64>> {
+        let numbers = value.and_then(|value| self.number_in_text(at, value));
         let lengths: Option<Vec<u64>> =
-            value.and_then(Value::as_list).and_then(|l| l.iter().map(Value::as_u64).collect());
+            numbers.as_ref().or(value).and_then(Value::as_list).and_then(|l| l.iter().map(Value::as_u64).collect());
         let Some(shape) = lengths.filter(|s| s.len() <= RANK_MAX) else {
             self.wrong(at, "`shape` is a list of whole numbers", "\"shape\": [128, 256]");
             return None;
@@ -220,8 +243,12 @@ impl Check {
         let dtype = dtype.unwrap_or_else(|| usual(value));
         let data = if value.as_object().is_some() {
             let map = self.object(at, value, "`data`", &["first", "last", "size"], &[])?;
-            let size = map.get("size").and_then(Value::as_u64).filter(|n| (2..=DATASET_BYTES_MAX / 8).contains(n));
-            let ends = (map.get("first").and_then(Value::as_f64), map.get("last").and_then(Value::as_f64));
+            let numbers = ["first", "last", "size"]
+                .map(|key| map.get(key).and_then(|value| self.number_in_text(&join(at, key), value)));
+            let setting = |at: usize, key| numbers[at].as_ref().or(map.get(key));
+            let size = setting(2, "size").and_then(Value::as_u64);
+            let size = size.filter(|n| (2..=DATASET_BYTES_MAX / 8).contains(n));
+            let ends = (setting(0, "first").and_then(Value::as_f64), setting(1, "last").and_then(Value::as_f64));
             let (Some(size), (Some(first), Some(last))) = (size, ends) else {
                 let hint = "write it like {\"first\": 0, \"last\": 71, \"size\": 72}";
                 self.wrong(at, "`data` is a list, or `first`, `last` and `size` (2 or more)", hint);
@@ -281,6 +308,15 @@ fn numbers_in(value: &Value) -> Option<Value> {
     match value {
         Value::Text(text) => serde_json::from_str(text.trim()).ok().map(Value::Number),
         Value::List(list) if !list.is_empty() => list.iter().map(numbers_in).collect::<Option<_>>().map(Value::List),
+        _ => None,
+    }
+}
+
+/// 1 and 0 for true and false; none where there is anything else.
+fn truths_in(value: &Value) -> Option<Value> {
+    match value {
+        Value::Bool(is) => Some(Value::Number(u8::from(*is).into())),
+        Value::List(list) if !list.is_empty() => list.iter().map(truths_in).collect::<Option<_>>().map(Value::List),
         _ => None,
     }
 }
