@@ -18,6 +18,8 @@ import threading
 import time
 from pathlib import Path
 
+from ports import free_port
+
 
 def need(library: Path) -> None:
     """Leave tests out where beamport or the Python that tests it was made without EPICS.
@@ -35,18 +37,6 @@ def need(library: Path) -> None:
     if has_wheels and os.environ.get("BEAMPORT_CHECK") == "1":
         pytest.fail(said)
     pytest.skip(said, allow_module_level=True)
-
-
-def free_port() -> int:
-    """A port that is free for TCP and UDP."""
-    while True:
-        with socket.socket() as tcp, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
-            tcp.bind(("127.0.0.1", 0))
-            try:
-                udp.bind(("127.0.0.1", tcp.getsockname()[1]))
-            except OSError:
-                continue
-            return tcp.getsockname()[1]
 
 
 @functools.cache

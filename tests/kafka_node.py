@@ -6,10 +6,8 @@ the loopback.
 
 import ctypes
 import os
-import random
 import re
 import signal
-import socket
 import subprocess
 import threading
 import time
@@ -25,6 +23,7 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
+from ports import free_port
 
 ROOT = Path(__file__).resolve().parents[1]
 POM = ROOT / "tests/services/kafka/pom.xml"
@@ -81,20 +80,6 @@ def classpath() -> str:
     if not jars().is_dir():
         pytest.fail(f"Apache Kafka is not in {jars()}; `cargo xtask kafka` fetches it")
     return f"{jars()}/*"
-
-
-def free_port() -> int:
-    """A port that nobody has, below those that the kernel gives to connections: a restarted node finds it free again."""
-    for _ in range(1000):
-        port = random.randrange(10_000, 32_000)
-        with socket.socket() as listener:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                listener.bind(("127.0.0.1", port))
-                return port
-            except OSError:
-                continue
-    pytest.fail("no free port was found in 1000 tries")
 
 
 def die_with(parent: int):

@@ -164,6 +164,8 @@ def main() -> int:
     # Neither what user code reads nor what it prints is ours.
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
+    # A pipe leads to the writer, which prints each line with their names: a line must not wait for others.
+    sys.stdout.reconfigure(line_buffering=True)
     faulthandler.enable()
     modules = _Modules(_Pipe(end), asked)
     if not modules.load(asked["classes"], asked["folder"]):

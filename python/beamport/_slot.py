@@ -129,6 +129,8 @@ def main() -> int:
     """Run until told to end."""
     asked = json.loads(sys.argv[1])
     _die_with(asked["parent"])
+    # A pipe leads to the mover, which prints each line with the name of this slot: a line must not wait for others.
+    sys.stdout.reconfigure(line_buffering=True)
     if asked.get("declares"):
         return _declare(asked)
     if asked["cpu"] is not None:

@@ -1,7 +1,6 @@
 """The client of EPICS against servers of others: `python -m pvxslibs.ioc`, and p4p."""
 
 import os
-import signal
 import socket
 import threading
 
@@ -11,6 +10,7 @@ import numpy
 import pytest
 from epics_client import CA, PVA, Client
 from epics_garbage import CaLiar
+from signals import stop
 
 epics_servers.need(bp.LIBRARY)
 
@@ -498,7 +498,7 @@ def test_a_write_ends_with_the_server_and_goes_to_the_next(tmp_path, protocol):
             client.until(lambda updates: any(u.what == bp.CONNECTED for u in updates))
             client.put_start(1, 1.5, tag)
             assert written(client, tag).status == 0
-            os.kill(server.process.pid, signal.SIGSTOP)
+            stop(server.process.pid)
             client.put_start(1, 2.5, tag + 10)
             server.kill()
             found = client.until(lambda updates: {u.what for u in updates} == {bp.WRITTEN, bp.DISCONNECTED})

@@ -13,6 +13,7 @@ import beamport
 import numpy as np
 import pytest
 from payloads import T0, ev44, pixels_of, write_events
+from signals import stop
 
 # A guard against hanging, not a promise.
 GUARD_S = 60
@@ -178,16 +179,14 @@ def test_a_stopped_process_keeps_its_views_and_holds_up_nobody(memory, when_full
     process = child(code, memory)
     before = process.stdout.readline()
     assert len(before.split()) == 20
-    os.kill(process.pid, signal.SIGSTOP)
-    assert os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1])
+    stop(process.pid)
     lap()
     os.kill(process.pid, signal.SIGCONT)
     process.stdin.write("\n")
     process.stdin.flush()
     assert process.stdout.readline() == before
     # It is stopped again and never goes on: what it held is nobody's then.
-    os.kill(process.pid, signal.SIGSTOP)
-    assert os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1])
+    stop(process.pid)
     lap()
     process.kill()
     process.communicate(timeout=GUARD_S)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from conftest import HANG_S, ROOT, lost_of, until
 from epics_servers import Server, environment, ioc, structures
+from signals import stop
 
 beamport = pytest.importorskip("beamport", reason="pip install .")
 
@@ -160,7 +161,7 @@ def test_frames_have_the_numbers_of_the_camera(lab, network, servers):
     simulator = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=os.environ | network)
     servers.append(simulator)
     until(lambda: len(lab.stream("pvs").all()) > 100, lambda: (lab.folder / "camera").read_text())
-    process.send_signal(signal.SIGSTOP)
+    stop(process.pid)
     time.sleep(1)
     process.send_signal(signal.SIGCONT)
     simulator.wait(HANG_S)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from conftest import until
 from epics_servers import Cable, environment, ioc, structures
+from signals import stop
 
 beamport = pytest.importorskip("beamport", reason="pip install .")
 
@@ -271,7 +272,7 @@ def test_a_process_that_was_stopped_stores_what_its_servers_kept(lab, network, s
     servers[0].tell("ramp 1")
     until(lambda: numbers_of(lab, "pvs", "f144") and numbers_of(lab, "deep", "f144"), lambda: brief(lab))
     for number in range(rounds):
-        process.send_signal(signal.SIGSTOP)
+        stop(process.pid)
         end = time.monotonic() + 5
         servers[0].tell(f"ramp {posts}")
         time.sleep(max(end - time.monotonic(), 0))

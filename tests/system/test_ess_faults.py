@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from conftest import HANG_S, until
 from ess_facility import Facility, now_ms
+from signals import stop
 from streaming_data_types import serialise_ev44, serialise_f144, serialise_pl72
 from test_full_disk import Disk
 
@@ -110,7 +111,7 @@ def test_offsets_that_retention_took_before_a_slow_job_read_them_are_lost_exactl
         send(100)
         read_all(facility, sent)
         (mover,) = facility.processes("up")
-        os.kill(mover, signal.SIGSTOP)
+        stop(mover)
         send(300)
         facility.kafka.delete_before(facility.topic, 0, sent - 50)
         os.kill(mover, signal.SIGCONT)

@@ -11,6 +11,7 @@ import h5py
 import numpy as np
 import pytest
 from conftest import ROOT, lost_of, until
+from signals import stop
 from test_full_disk import disk  # noqa: F401
 from test_kill_writer import gone, writers_of
 
@@ -262,7 +263,7 @@ def test_files_of_a_killed_writer_open_and_hold_each_frame_once(lab, nexus, time
             process, _ = lab.up_ready()
         else:
             # Nobody writes between the kill and the look: the mover that would start the next one stands still.
-            os.kill(process.pid, signal.SIGSTOP)
+            stop(process.pid)
             try:
                 os.kill(writer, signal.SIGKILL)
                 until(lambda writer=writer: gone(writer), "the writer does not die")

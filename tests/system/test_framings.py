@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from conftest import until
-from test_udp import entries_of, ports
+from ports import free_port
+from test_udp import entries_of
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 import datagrams
@@ -27,7 +28,7 @@ class Board:
     """A source of a lab and what sends to it."""
 
     def __init__(self, lab, framing: str, keys: str = ""):
-        (self.port,) = ports(1)
+        self.port = free_port()
         self.lab = lab
         source = f'[source.d001]\nkind = "udp"\nlisten = "127.0.0.1:{self.port}"\nframing = "{framing}"\n'
         lab.write(source + 'live = "8 MiB"\n' + keys + "[run.first]\n")
@@ -122,7 +123,7 @@ def test_readouts_of_ess_are_counted_in_each_queue(lab):
 
 
 def test_sources_share_the_zero_of_their_timestamps_and_keep_it_when_killed(lab):
-    two = ports(2)
+    two = [free_port(), free_port()]
     section = '[source.d00{0}]\nkind = "udp"\nlisten = "127.0.0.1:{1}"\nframing = "beamport"\nlive = "8 MiB"\n'
     keys = 'tick = "10 ns"\nzero = "first"\nbits = 48\nreceiver = "r{0}"\n'
     lab.write("".join((section + keys).format(at, port) for at, port in enumerate(two, 1)) + "[run.first]\n")
@@ -214,7 +215,7 @@ make = "messages"
 
 
 def test_events_of_hades_are_built_written_to_a_file_and_read_again(lab):
-    two = ports(2)
+    two = [free_port(), free_port()]
     section = '[source.h{}]\nkind = "udp"\nlisten = "127.0.0.1:{}"\nframing = "hadaq"\nlive = "8 MiB"\n'
     lab.write("".join(section.format(at, port) for at, port in enumerate(two, 1)) + HADES + "[run.first]\n")
     process, _ = lab.up_ready()

@@ -10,6 +10,7 @@ import time
 import pytest
 from conftest import HANG_S, lost_of, until
 from nexus_files import different
+from signals import stop
 from test_kill_writer import writer_of
 
 SOURCE = """
@@ -262,7 +263,7 @@ def test_a_run_in_memory_that_was_let_go_of_before_the_seal_was_written_as_if_wh
 def test_a_begin_whose_client_gave_up_began_its_run_later(lab):
     lab.write(SOURCE.format(level="memory"))
     process, _ = lab.up_ready()
-    os.kill(process.pid, signal.SIGSTOP)
+    stop(process.pid)
     try:
         with lab.dial() as client:
             client.sendall(b'{"command": "begin", "run": "given-up"}\n')

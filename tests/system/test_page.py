@@ -16,6 +16,7 @@ import urllib.request
 
 import pytest
 from conftest import HANG_S, ROOT, kill, until
+from signals import stop
 
 INSTRUMENT = """
 [source.camera]
@@ -322,7 +323,7 @@ def cpu_s(pid: int) -> float:
 
 def test_thousand_clients_connect_while_the_server_does_not_accept(lab):
     page = served(lab)
-    page.process.send_signal(signal.SIGSTOP)
+    stop(page.process.pid)
     try:
         # A queue that is full drops them: each then tries again after a second, and more.
         clients = [socket.create_connection(("127.0.0.1", page.port), HANG_S) for _ in range(1000)]

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from conftest import ROOT, kill, until
 from nexus_files import different
+from signals import stop
 from test_kill_writer import TornError, look
 
 INSTRUMENT = """
@@ -110,7 +111,7 @@ def test_power_cuts_take_nothing_that_was_marked(lab, image, times, dice):
     cuts, marked, recoveries = times(5, 50), 0, []
     for _ in range(cuts):
         time.sleep(dice.uniform(0, 0.2))
-        process.send_signal(signal.SIGSTOP)
+        stop(process.pid)
         try:
             before = {s.name: (s.uuid, s.marks()[1], s.entries(0, s.marks()[1])) for s in lab.streams(books=True)}
             after = image.cut(lab.folder / "after")
@@ -165,7 +166,7 @@ def test_file_of_a_run_through_power_cuts_opens_and_becomes_the_undisturbed_file
         time.sleep(dice.uniform(0, 0.6))
         machine = [process.pid, *lab.children(process)]
         for pid in machine:
-            os.kill(pid, signal.SIGSTOP)
+            stop(pid)
         after = image.copy()
         for pid in machine:
             kill(pid)

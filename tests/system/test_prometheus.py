@@ -3,7 +3,6 @@
 
 import json
 import re
-import socket
 import subprocess
 import urllib.error
 import urllib.parse
@@ -11,6 +10,7 @@ import urllib.request
 
 import pytest
 from conftest import HANG_S, ROOT, until
+from ports import free_port
 
 pytestmark = pytest.mark.services
 
@@ -68,9 +68,7 @@ def test_rules_alert_on_what_they_say():
 def test_prometheus_answers_every_query_of_the_dashboard(lab, page):
     url, _ = page
     address = urllib.parse.urlparse(url).netloc
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     # The example, for the port, folder and pace of this test.
     config = (MONITORING / "prometheus.yml").read_text()
     config = config.replace("127.0.0.1:8642", address).replace("5s", "1s")

@@ -7,26 +7,16 @@ import time
 
 import pytest
 from conftest import until
+from ports import free_port
 
 beamport = pytest.importorskip("beamport", reason="pip install .")
 h5py = pytest.importorskip("h5py")
 
 
-def ports(count: int) -> list[int]:
-    """Ports on which nobody listens."""
-    free = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
-    for one in free:
-        one.bind(("127.0.0.1", 0))
-    numbers = [one.getsockname()[1] for one in free]
-    for one in free:
-        one.close()
-    return numbers
-
-
 def boards(count: int, keys: str) -> str:
     """Sources of simulated boards, for an instrument file."""
     section = '[source.d{:03}]\nkind = "udp"\nlisten = "127.0.0.1:{}"\nframing = "beamport"\nlive = "8 MiB"\n'
-    sections = (section.format(at, port) for at, port in enumerate(ports(count), 1))
+    sections = (section.format(at, port) for at, port in enumerate((free_port() for _ in range(count)), 1))
     return "".join(f"{text}boards = {{ {keys}, seed = {at} }}\n" for at, text in enumerate(sections, 1))
 
 
@@ -151,7 +141,7 @@ def test_up_starts_the_boards_and_ends_them_before_the_runs(lab):
 def test_boards_pause_while_a_reader_is_stopped(lab, nexus, times):
     """Nothing is lost while counted readers read nothing; report, file, `ls` and boards agree on the dead time."""
     names = ["d001", "d002"]
-    (control,) = ports(1)
+    control = free_port()
     throttle = f'throttle = {{ to = "udp://127.0.0.1:{control}", high = 0.5, low = 0.2 }}\n'
     sections = boards(2, 'rate = 2000, size = "2000 B", payload = "hits"').replace("8 MiB", "4 MiB")
     sections = sections.replace("boards =", 'level = "memory"\n' + throttle + "boards =")

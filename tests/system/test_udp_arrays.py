@@ -1,33 +1,13 @@
 """The examples of arrays of boards, shortened: the ledger is what the boards say that they did, and the events are whole."""
 
-import random
-import socket
-
 import framings
 import pytest
 from conftest import ROOT, line_of, until
+from ports import free_ports
 from test_udp import entries_of
 
 beamport = pytest.importorskip("beamport", reason="pip install .")
 h5py = pytest.importorskip("h5py")
-
-
-def base_port(count: int) -> int:
-    """The first of as many ports, one behind the other, on which nobody listens. The kernel gives none of these."""
-    for _ in range(1000):
-        base = random.randrange(10_000, 32_000 - count)
-        taken = []
-        try:
-            for port in range(base, base + count):
-                taken.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-                taken[-1].bind(("127.0.0.1", port))
-            return base
-        except OSError:
-            continue
-        finally:
-            for one in taken:
-                one.close()
-    pytest.fail("no ports are free")
 
 
 def example(lab, name: str, ports: dict[str, int], seconds: int):
@@ -37,7 +17,7 @@ def example(lab, name: str, ports: dict[str, int], seconds: int):
     """
     (lab.folder / f"{name}.nexus.json").write_text((ROOT / f"examples/{name}.nexus.json").read_text())
     text = (ROOT / f"examples/{name}.toml").read_text().partition(f'instrument = "{name}"\n')[2]
-    base = base_port(sum(ports.values()))
+    base = free_ports(sum(ports.values()))[0]
     for old, count in ports.items():
         new = str(base) if count == 1 else f"{{{base}..{base + count - 1}}}"
         assert text.count(f':{old}"') == 1

@@ -13,7 +13,9 @@ import time
 
 import pytest
 from conftest import HANG_S, Lab, kill, until
-from test_udp import boards, entries_of, ports
+from ports import free_port
+from signals import stop
+from test_udp import boards, entries_of
 
 beamport = pytest.importorskip("beamport", reason="pip install .")
 
@@ -65,7 +67,7 @@ def test_what_the_kernel_drops_while_the_receiver_is_stopped_is_lost_there(lab, 
     until(lambda: min(counts(lab).values()) > 1000, "nothing arrives")
     for _ in range(times(20, 200)):
         before, known = drops(ports), counts(lab)
-        process.send_signal(signal.SIGSTOP)
+        stop(process.pid)
         until(lambda before=before: drops(ports) > before + 1000, "the kernel drops nothing")
         process.send_signal(signal.SIGCONT)
         until(lambda known=known: all(n > known[name] for name, n in counts(lab).items()), "nothing arrives any more")
@@ -245,8 +247,8 @@ def test_the_ledger_is_the_truth_of_boards_with_all_faults(labs, times):
         memory = 'buffer = "64 MiB"\nlive = "8 MiB"\n'
         keys = f'boards = {{ rate = {rate}, size = "100 B", duplicate = 0.1, reorder = 0.1, corrupt = 0.01'
         text = ""
-        for at, (port, (name, (loss, depth))) in enumerate(zip(ports(len(kinds)), kinds.items(), strict=True)):
-            text += section.format(name, port) + memory
+        for at, (name, (loss, depth)) in enumerate(kinds.items()):
+            text += section.format(name, free_port()) + memory
             text += f"{keys}, loss = {loss}, depth = {depth}, seed = {100 * round_ + at} }}\n"
         lab.write(text + "[run.first]\n")
         process, _ = lab.up_ready("--no-boards")

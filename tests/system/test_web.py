@@ -8,12 +8,12 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import urllib.request
 
 import pytest
 from conftest import HANG_S, ROOT, kill, until
+from ports import free_port
 
 PAGE = ROOT / "crates/web/page"
 FETCHED = ROOT / os.environ.get("CARGO_TARGET_DIR", "target") / "web/node_modules"
@@ -772,9 +772,7 @@ def test_page_goes_on_when_its_server_was_killed(lab, served, tab):
 
 @pytest.mark.services
 def test_page_goes_on_when_the_instrument_is_back(lab, nexus, tab):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     lab.write(INSTRUMENT.replace("127.0.0.1:0", f"127.0.0.1:{port}"))
     process, _ = lab.up_ready()
     url = url_of(lab, process)
@@ -925,9 +923,7 @@ framing = "beamport"
 when_full = "drop-oldest"
 boards = {{ rate = 200, size = "100 B", loss = 0.2, seed = 7 }}
 """
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     process, _ = lab.write(INSTRUMENT + boards.format(port=port)).up_ready()
     page = tab(url_of(lab, process))
     page.locator("#streams").get_by_title("why messages of board are missing").click()

@@ -9,13 +9,14 @@ import os
 import re
 import shutil
 import signal
-import socket
 import time
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 from conftest import kill, line_of, until
+from ports import free_port
+from signals import stop
 from test_web import INSTRUMENT, ask, image_of, url_of
 
 # Streams that are written by the test, with the panels of the page: stream and view.
@@ -307,9 +308,7 @@ def test_page_goes_on_with_its_layout_when_its_server_is_killed_again_and_again(
 
 @pytest.mark.services
 def test_page_goes_on_when_the_mover_is_killed_and_started_again(lab, tab, times):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     process, url, page = arranged(lab, tab, port)
     before = layout(page)
     cuts = 0
@@ -359,7 +358,7 @@ def test_browser_that_is_stopped_hinders_nobody_and_goes_on(lab, tab, times):
     stopped = browser_processes()
     assert len(stopped) > 2
     for pid in stopped:
-        os.kill(pid, signal.SIGSTOP)
+        stop(pid)
     try:
         end = time.monotonic() + seconds
         most = begin

@@ -1,4 +1,4 @@
-"""The reader of a stream is stopped (SIGSTOP) until the stream is full, under each `when_full`."""
+"""The reader of a stream is stopped until the stream is full, under each `when_full`."""
 
 import json
 import os
@@ -8,6 +8,7 @@ import time
 
 import pytest
 from conftest import until
+from signals import stop
 from test_kill_writer import writer_of
 
 INSTRUMENT = """
@@ -55,7 +56,7 @@ def test_stopped_reader_blocks_or_losses_are_counted(lab, nexus, when_full, leve
     stream = lab.stream("detector")
     writer = until(lambda: writer_of(lab, process), "no writer is started")
     until(lambda: (lab.data / "files" / "first.nxs").exists() and stream.marks()[2] > 5, "the writer does not begin")
-    os.kill(writer, signal.SIGSTOP)
+    stop(writer)
     try:
         if when_full == "wait":
             until(lambda: still(stream), "the source is not blocked")
@@ -92,9 +93,9 @@ def test_stopped_reader_blocks_or_losses_are_counted(lab, nexus, when_full, leve
     else:
         assert at_entry > 0 and at_reader == 0
         # A slow machine goes on for a while after the stop of the run.
-        stop = json.loads(lab.run("ls", "--json", "--data", lab.data).stdout)["runs"][0]["stop"]
+        end = json.loads(lab.run("ls", "--json", "--data", lab.data).stdout)["runs"][0]["stop"]
         rows = stream.all()
-        numbers = rows["origin_seq"][rows["source_time"] < stop]
+        numbers = rows["origin_seq"][rows["source_time"] < end]
         assert (numbers[1:] > numbers[:-1]).all()
         holes = [(int(a) + 1, int(b) - 1) for a, b in zip(numbers, numbers[1:], strict=False) if b != a + 1]
         told = [(gap["first"], gap["last"]) for gap in report["gaps"]]
@@ -118,7 +119,7 @@ def test_stopped_reader_that_nobody_counts_blocks_nobody(lab):
     process, _ = lab.up_ready()
     reader = lab.popen("cat", "detector", "--follow", "--json", "--data", lab.data)
     until(lambda: lab.said(reader)[0], "the reader says nothing")
-    reader.send_signal(signal.SIGSTOP)
+    stop(reader.pid)
     stream = lab.stream("detector")
     first = stream.marks()[2]
     until(lambda: stream.marks()[0] > first, "the source waits for a reader that is not counted")

@@ -51,11 +51,24 @@ pub(crate) fn of_junit(report: &str) -> Option<Count> {
 
 /// Whether cargo's line is a warning of the compiler, with or without colour.
 pub(crate) fn is_warning(line: &str) -> bool {
+    plain(line).starts_with("warning")
+}
+
+/// The name and version of the dependency that cargo's line says it compiles; none for crates of ours, which have a
+/// path.
+pub(crate) fn compiled(line: &str) -> Option<&str> {
+    let (word, rest) = plain(line).trim_start().split_once(' ')?;
+    let is_compiled = word.trim_end_matches("\u{1b}[0m") == "Compiling";
+    (is_compiled && !rest.contains("(/")).then_some(rest)
+}
+
+/// A line of cargo from its first word on.
+fn plain(line: &str) -> &str {
     let mut plain = line;
     while let Some(rest) = plain.strip_prefix("\u{1b}[") {
         plain = rest.split_once('m').map_or("", |(_, rest)| rest);
     }
-    plain.starts_with("warning")
+    plain
 }
 
 #[cfg(test)]
@@ -82,6 +95,14 @@ mod tests {
         assert!(is_warning("warning: unused variable: `x`"));
         assert!(is_warning("\u{1b}[1m\u{1b}[33mwarning\u{1b}[0m: unused"));
         assert!(!is_warning("   Compiling beamport-wire v0.1.0"));
+    }
+
+    #[test]
+    fn a_dependency_that_is_compiled_is_named() {
+        assert_eq!(compiled("   Compiling smallvec v1.16.5"), Some("smallvec v1.16.5"));
+        assert_eq!(compiled("\u{1b}[1m\u{1b}[32m   Compiling\u{1b}[0m smallvec v1.16.5"), Some("smallvec v1.16.5"));
+        assert_eq!(compiled("   Compiling beamport-wire v0.1.0 (/x/crates/wire)"), None);
+        assert_eq!(compiled("    Finished `release` profile"), None);
     }
 
     #[test]

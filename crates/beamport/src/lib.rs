@@ -27,6 +27,12 @@ use std::process::ExitCode;
 /// Runs the program with these kinds of sources and sinks: what was typed, to its exit status.
 #[must_use]
 pub fn run(registry: &Registry) -> ExitCode {
+    let status = run_verb(registry);
+    store::printed::settle();
+    status
+}
+
+fn run_verb(registry: &Registry) -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(wrong) if wrong.use_stderr() => {

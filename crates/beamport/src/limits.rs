@@ -59,8 +59,8 @@ pub const END_PATIENCE: Duration = Duration::from_secs(5);
 pub const SINK_STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// Pause before a live sink that ends looks again for the mark of its last commit: disks take about as long.
 pub const SINK_CLOSE_PAUSE: Duration = Duration::from_millis(5);
-/// How long a source may take to answer a request of a program: runs are not looked after meanwhile.
-pub const ASK_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a source or a worker may take to answer a request: less than a client of the control socket waits.
+pub const ASK_PATIENCE: Duration = Duration::from_secs(10);
 /// Pause between two readings of the status of a source or a live sink: it is for people.
 pub const STATUS_PAUSE: Duration = Duration::from_secs(1);
 /// Statistics of a receiver that are kept: of 120 sources with five numbers that change, about four minutes.

@@ -69,7 +69,8 @@ impl Page {
         if self.plan.open {
             command.arg("--open");
         }
-        command.stdin(Stdio::from(socket)).stdout(Stdio::null()).spawn().map_err(cannot)
+        command.stdin(Stdio::from(socket)).stdout(Stdio::null());
+        store::printed::spawn(command, "web", false).map_err(cannot)
     }
 }
 

@@ -28,7 +28,8 @@ impl Simulated {
         let mut command = Command::new(std::env::current_exe().map_err(cannot)?);
         command.arg("boards").arg(file).arg("--parent").arg(std::process::id().to_string());
         command.stdin(Stdio::null()).stdout(output.try_clone().map_err(cannot)?);
-        Ok(Self { child: command.spawn().map_err(cannot)?, output, ended: None, is_asked: false })
+        let child = store::printed::spawn(command, "boards", false).map_err(cannot)?;
+        Ok(Self { child, output, ended: None, is_asked: false })
     }
 
     /// Whether they have sent all that they are to send.

@@ -18,6 +18,9 @@ mod nexus;
 mod peers;
 mod pixels;
 mod place;
+// The rule of tests, without the crate that helps tests.
+#[path = "../../testkit/src/ports.rs"]
+mod ports;
 mod reading;
 mod sizes;
 mod store;

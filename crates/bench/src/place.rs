@@ -1,9 +1,9 @@
 //! Folders that a measurement uses and removes, and the machine it ran on.
 
+use crate::ports::free_port;
 use flow::Fault;
 use serde_json::{Value, json};
 use std::fs;
-use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -53,19 +53,11 @@ pub(crate) fn program(name: &str) -> Result<PathBuf, Fault> {
         .hint("start it with `cargo xtask bench`, which builds all programs"))
 }
 
-/// Ports of TCP and UDP that nobody has now.
+/// Ports of TCP and UDP that are this process's.
 pub(crate) fn free_ports<const COUNT: usize>() -> std::io::Result<[u16; COUNT]> {
-    let mut held = Vec::new();
     let mut ports = [0; COUNT];
     for port in &mut ports {
-        let tcp = loop {
-            let tcp = TcpListener::bind("127.0.0.1:0")?;
-            if UdpSocket::bind(tcp.local_addr()?).is_ok() {
-                break tcp;
-            }
-        };
-        *port = tcp.local_addr()?.port();
-        held.push(tcp);
+        *port = free_port()?;
     }
     Ok(ports)
 }

@@ -15,6 +15,8 @@ pub enum Passes {
     Soon,
     /// When a device has free space again.
     WithRoom,
+    /// It is not known yet whether it was done, and it will be: the same request again says the result.
+    Pending,
 }
 
 /// An error from outside as users see it: what failed, why, and what to do.
@@ -26,7 +28,7 @@ pub struct Fault {
     pub cause: String,
     /// One hint that is a command or a line to edit. Empty where there is none.
     pub hint: String,
-    /// Whether trying again may help. It stays in this process: it is no part of the text or of the JSON.
+    /// Whether trying again may help. It stays in this process, except [`Passes::Pending`]: it is no part of the text.
     pub passes: Passes,
 }
 
@@ -36,17 +38,22 @@ impl Fault {
         Self { what: what.into(), cause: cause.to_string(), hint: String::new(), passes: Passes::Never }
     }
 
-    /// `{"what", "cause", "hint"}`, as programs exchange it.
+    /// `{"what", "cause", "hint"}`, as programs exchange it, and `"pending": true` for [`Passes::Pending`].
     #[must_use]
     pub fn to_json(&self) -> Value {
-        json!({"what": self.what, "cause": self.cause, "hint": self.hint})
+        let mut object = json!({"what": self.what, "cause": self.cause, "hint": self.hint});
+        if self.passes == Passes::Pending {
+            object["pending"] = true.into();
+        }
+        object
     }
 
     /// The fault that [`Fault::to_json`] made; missing texts are empty.
     #[must_use]
     pub fn of_json(object: &Value) -> Self {
         let text = |key: &str| object[key].as_str().unwrap_or_default();
-        Self::new(text("what"), text("cause")).hint(text("hint"))
+        let passes = if object["pending"] == true { Passes::Pending } else { Passes::Never };
+        Self { passes, ..Self::new(text("what"), text("cause")).hint(text("hint")) }
     }
 
     /// A refusal of the operating system, with what can be done about it where that is known.

@@ -147,6 +147,12 @@ fn modules(own: &[&'static dyn Module], writer: &Writer) -> Result<Vec<&'static 
 
 /// The `main` of a program: runs the command line of this process, with `own` modules beside the built-in ones.
 pub fn program(own: &[&'static dyn Module]) -> ExitCode {
+    let status = run(own);
+    store::printed::settle();
+    status
+}
+
+fn run(own: &[&'static dyn Module]) -> ExitCode {
     let parent = parent();
     let arguments = Arguments::try_parse().unwrap_or_else(|e| misread(&e));
     if arguments.version {

@@ -24,6 +24,7 @@ pub mod media;
 mod mend;
 mod os;
 mod pins;
+pub mod printed;
 mod protocol;
 mod reader;
 mod recover;

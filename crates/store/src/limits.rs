@@ -81,3 +81,9 @@ pub const TAIL_PIECE: u64 = 1 << 16;
 pub const TAIL_THREADS: usize = 4;
 /// Reads of a medium before what it does not give is lost: one that fails once may give the bytes then.
 pub const READ_TRIES: u32 = 3;
+/// Bytes of a line that a child process prints: longer ones are broken. A line of a log is shorter.
+pub const LINE_BYTES_MAX: u64 = 8192;
+/// Lines of one child in a second: a traceback has tens, and a person reads fewer.
+pub const LINES_MAX: u64 = 1000;
+/// How long a process that ends waits for the last lines of its children: they are in the pipes already.
+pub const PRINTED_PATIENCE: Duration = Duration::from_secs(1);

@@ -94,8 +94,9 @@ impl Other {
         assert_eq!(unsafe { libc::kill(self.0.id() as libc::pid_t, signal) }, 0);
     }
 
-    /// Waits until every thread of a stopped process is: a busy machine may run them for long after the signal.
-    fn stands_still(&self) {
+    /// SIGSTOP, and the stop of every thread awaited: a busy machine may run them for long after the signal.
+    fn stop(&self) {
+        self.signal(libc::SIGSTOP);
         let tasks = format!("/proc/{}/task", self.0.id());
         let stopped = |task: std::fs::DirEntry| {
             let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
@@ -308,8 +309,7 @@ fn power_cuts(count: u32) {
     let (mut marked, mut taken, mut slowest) = (0, 0, 0.0_f64);
     for _ in 0..count {
         std::thread::sleep(Duration::from_micros(dice.below(150_000)));
-        writer.signal(libc::SIGSTOP);
-        writer.stands_still();
+        writer.stop();
         let bounds = reader.bounds();
         let copy = image.with_extension("copy");
         // The kernel may still write: a copy of a disk that moves is one that no power cut leaves.
@@ -559,7 +559,7 @@ fn stops(count: u32) {
         // A reader that is stopped with a batch in its hands: the writer laps it, its bytes stay.
         let mut holder = Other::start("as_holder", &folder);
         let held: u64 = holder.says().split(' ').nth(1).and_then(|n| n.parse().ok()).unwrap();
-        holder.signal(libc::SIGSTOP);
+        holder.stop();
         let lap = reader.bounds().first;
         until(&|| reader.bounds().first > held && reader.bounds().first > lap + 20_000);
         if stop % 3 == 2 {

@@ -510,10 +510,7 @@ fn drain(reader: &mut Reader) {
 #[test]
 fn a_board_pauses_before_memory_is_full() {
     for (scheme, framing) in [("udp", "beamport"), ("tcp", "beamport"), ("udp", "hadaq"), ("tcp", "ess")] {
-        let to = match scheme {
-            "udp" => UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap(),
-            _ => std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap(),
-        };
+        let to = SocketAddr::from(([127, 0, 0, 1], testkit::free_port().unwrap()));
         let keys = json!({"framing": framing, "throttle": {"to": format!("{scheme}://{to}"), "high": 0.5},
                           "boards": {"rate": 2000, "size": "1000 B"}});
         let lab = Lab::with(&keys);

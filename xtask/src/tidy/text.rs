@@ -28,6 +28,9 @@ const BANNED: [(&str, &str, &str); 8] = [
     ("/wo", "rk/", "names a folder of one machine"),
 ];
 
+/// The files that may send SIGSTOP: their functions wait for the stop.
+const STOPS: [&str; 3] = ["tests/signals.py", "crates/store/tests/processes.rs", "xtask/src/tidy/text.rs"];
+
 /// The only registry that Cargo.lock may name: cargo's own word for the default one.
 const SOURCE: &str = "source = \"registry+https://github.com/rust-lang/crates.io-index\"";
 
@@ -75,6 +78,11 @@ fn file(path: &Path, text: &str) -> Vec<String> {
             if has_word(line, &format!("{half}{other}")) {
                 complaints.push(format!("{name}:{at}: {why}"));
             }
+        }
+        // A process may stop itself.
+        let stops = code && line.contains("SIGSTOP") && !line.contains("getpid()");
+        if stops && !STOPS.iter().any(|file| path == Path::new(file)) {
+            complaints.push(format!("{name}:{at}: the process runs on for a while; `signals.stop` waits for its stop"));
         }
         if code && let Some(named) = empty_name_in(line) {
             complaints.push(format!("{name}:{at}: `{named}` does not say what it is"));
@@ -129,6 +137,8 @@ mod tests {
         assert_eq!(complaints("a.rs", "pub(crate) struct StreamManager;\n"), 1);
         assert_eq!(complaints("a.rs", "pub mod helpers;\n"), 1);
         assert_eq!(complaints("a.rs", &format!("// {}{}: later\n", "TO", "DO")), 1);
+        assert_eq!(complaints("a.py", "os.kill(pid, signal.SIGSTOP)\n"), 1);
+        assert_eq!(complaints("a.py", "os.kill(os.getpid(), signal.SIGSTOP)\n"), 0);
         assert_eq!(complaints("README.md", &"line\n".repeat(README_LINES_MAX + 1)), 1);
         assert_eq!(complaints("Cargo.lock", "source = \"git+https://example.org/x\"\n"), 1);
         assert_eq!(complaints("a.md", &format!("see {}{}main\n", "/wo", "rk/")), 1);

@@ -112,11 +112,12 @@ pub fn start_writer(job: &WriterJob, output: &std::fs::File) -> Result<Result<Ch
         Err(e) => return Ok(Err(fault(io::Error::from(e)).hint("rename the folder or file that is not valid UTF-8"))),
     };
     let mut command = Command::new(path_of(&job.writer)?);
-    command.arg("write").stdin(Stdio::piped()).stdout(output.try_clone().map_err(fault)?).stderr(Stdio::inherit());
+    command.arg("write").stdin(Stdio::piped()).stdout(output.try_clone().map_err(fault)?);
     for name in &job.writer.secrets {
         command.env_remove(name);
     }
-    let mut child = command.spawn().map_err(fault)?;
+    let name = format!("sink `{}` of run `{}`", job.sink, job.run);
+    let mut child = store::printed::spawn(command, &name, false).map_err(fault)?;
     let stdin = child.stdin.take();
     // The job of a sink with many inputs is longer than an argument may be (128 KiB on Linux) and than a pipe holds, and
     // a program that does not read it must not stop us. The thread ends when the child has read it, or is dead: a writer

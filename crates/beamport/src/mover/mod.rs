@@ -5,6 +5,7 @@
 //! steps one source or many. Nothing of record lives here: runs are in the stream `runs`, what sinks did is in their commits, positions are in the streams. Killed and started again,
 //! it goes on with all of it.
 
+mod asks;
 mod child;
 mod code;
 mod control;
@@ -32,6 +33,7 @@ pub use workers::{Declared, check_code};
 
 use crate::file::{Instrument, SinkSection, Stage, Start, WorkerSection, nearest};
 use crate::limits::RECORD_BYTES_MAX;
+use asks::{Asks, Request};
 use child::{Children, Key};
 use control::{Command, Control, EdgeCommands, number, stop};
 use cutover::{Pair, Underway};
@@ -57,9 +59,6 @@ const TICK: Duration = Duration::from_millis(10);
 const AGAIN: Duration = Duration::from_secs(1);
 /// How long a stage may take to open its stream, if it does not wait for room.
 const START: Duration = Duration::from_secs(30);
-
-/// How long a worker may take to make a change safe, on a slow disk: runs are not looked after meanwhile.
-const CHANGE: Duration = Duration::from_secs(5);
 
 /// How long a run waits for what is under way where nobody says: as in the instrument file.
 const SETTLE: Duration = Duration::from_secs(2);
@@ -109,6 +108,7 @@ pub struct Mover {
     control: Control,
     /// A cut-over that was asked for.
     underway: Option<Underway>,
+    asks: Asks,
     book: Book,
     children: Children,
     file_watch: FileWatch,
@@ -157,6 +157,7 @@ impl Mover {
             asked,
             control,
             underway: None,
+            asks: Asks::default(),
             book,
             children: Children::default(),
             file_watch: FileWatch::default(),
@@ -225,7 +226,7 @@ impl Mover {
                 let (is_late, asked) = (Instant::now() > deadline, signals.load(Ordering::Relaxed) > 0);
                 // A stage that failed is started again by its thread, which has reported why.
                 let ends = match trouble.as_ref().map(|fault| fault.passes) {
-                    Some(Passes::Never) => true,
+                    Some(Passes::Never | Passes::Pending) => true,
                     Some(Passes::WithRoom) => asked,
                     Some(Passes::Soon) => is_late || asked,
                     None => is_late,
@@ -494,16 +495,9 @@ impl Mover {
                     tracing::info!("dropped a command whose client has hung up: {}", command.request["command"]);
                     continue;
                 }
-                if command.request["command"] == "cutover" {
-                    self.begin_cut_over(command, now);
-                    continue;
-                }
-                let answer = self.obey(&command.request, now);
-                self.record(&command, &answer, now);
-                let _ = command.answer.send(answer);
-                changed = true;
+                changed |= self.begin_command(command, now);
             }
-            self.look_at_cut_over(now);
+            self.answer_commands(now);
             changed |= self.keep_runs(now)?;
             self.runs_fault.set_fault(self.keeper.trouble());
             let files = self.children.supervise(&self.instrument, &left.files);
@@ -598,8 +592,6 @@ impl Mover {
                 let stop = stop(request);
                 name.and_then(|name| self.keeper.end(&name, stop?, "asked", now)).map(|run| as_value(&run))
             }
-            Some("configure") => self.obey_configure(request),
-            Some("ask") => self.obey_ask(request),
             Some("status") => {
                 let troubles: Vec<String> = self.troubles().iter().map(ToString::to_string).collect();
                 let said = |name: &String| {
@@ -630,19 +622,28 @@ impl Mover {
         ours.into_iter().chain(self.instrument.commands.iter().map(|kind| kind.name)).collect()
     }
 
+    /// A command that a stage answers.
+    fn ask_stage(&self, request: &Value) -> Option<Result<Request, Fault>> {
+        match request["command"].as_str() {
+            Some("configure") => Some(self.obey_configure(request)),
+            Some("ask") => Some(self.obey_ask(request)),
+            _ => None,
+        }
+    }
+
     /// `{"command": "ask", "source", "request"}`: what the source answers.
-    fn obey_ask(&self, request: &Value) -> Result<Value, Fault> {
+    fn obey_ask(&self, request: &Value) -> Result<Request, Fault> {
         let name = request["source"].as_str().unwrap_or_default();
         let mut stages = self.instrument.stages.iter().zip(&self.threads);
         match stages.find(|(stage, _)| stage.source().is_some() && stage.name() == name) {
-            Some((_, thread)) => sources::ask(thread, name, request["request"].clone()),
+            Some((_, thread)) => Ok(sources::ask(thread, name, request["request"].clone())),
             None => Err(sources::unknown(name, self.instrument.sources())),
         }
     }
 
     /// `{"command": "configure", "worker", "parameters", "slots"}`, the last two optional; or `"source"` with what the
     /// source takes.
-    fn obey_configure(&self, request: &Value) -> Result<Value, Fault> {
+    fn obey_configure(&self, request: &Value) -> Result<Request, Fault> {
         if !request["source"].is_null() {
             return self.obey_ask(&json!({"source": request["source"], "request": request}));
         }
@@ -660,7 +661,7 @@ impl Mover {
         name: &str,
         parameters: serde_json::Map<String, Value>,
         slots: Option<i64>,
-    ) -> Result<Value, Fault> {
+    ) -> Result<Request, Fault> {
         let what = || format!("cannot configure worker `{}`", shortened(name));
         let Some((section, handle)) = self.running_workers().find(|(section, _)| section.name == name) else {
             let names: Vec<&str> = self.instrument.workers().map(|section| section.name.as_str()).collect();
@@ -685,11 +686,7 @@ impl Mover {
         }
         let (answer, answered) = channel();
         handle.order(Order { what: What::Change { parameters, slots }, answer });
-        answered.recv_timeout(CHANGE).unwrap_or_else(|e| {
-            let cause = handle.trouble().map_or_else(|| e.to_string(), |fault| fault.to_string());
-            Err(Fault::new(format!("worker `{name}` has not answered yet"), cause)
-                .hint("the change is pending; run the command again to see the result"))
-        })
+        Ok(Request { stage: format!("worker `{name}`"), handle: handle.clone(), answered, key: None })
     }
 
     /// `{"command": "cutover", "shadow"}`: answered when it is done, while all else goes on.
@@ -715,7 +712,31 @@ impl Mover {
         }
     }
 
-    fn look_at_cut_over(&mut self, now: i64) {
+    /// Carries out a command, or begins one that is answered later; true where it may have changed a run.
+    fn begin_command(&mut self, command: Command, now: i64) -> bool {
+        if command.request["command"] == "cutover" {
+            self.begin_cut_over(command, now);
+            return false;
+        }
+        let answer = match self.ask_stage(&command.request) {
+            Some(Ok(request)) => {
+                self.asks.push(command, request);
+                return false;
+            }
+            Some(Err(fault)) => Err(fault),
+            None => self.obey(&command.request, now),
+        };
+        self.record(&command, &answer, now);
+        let _ = command.answer.send(answer);
+        true
+    }
+
+    /// Answers commands that were begun before.
+    fn answer_commands(&mut self, now: i64) {
+        for (command, answer) in self.asks.answered() {
+            self.record(&command, &answer, now);
+            let _ = command.answer.send(answer);
+        }
         let Some(answer) = self.underway.as_mut().and_then(Underway::result) else { return };
         let Some(mut underway) = self.underway.take() else { return };
         underway.join();

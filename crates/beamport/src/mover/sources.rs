@@ -1,11 +1,11 @@
 //! How the sources of an instrument are opened, and which of them share a thread.
 
+use super::asks::Request;
 use super::receiver::{Asked, Receiver, ReceiverSource};
 use super::stage::{Order, StageHandle, StageThread, What};
 use crate::file::{SourceSection, nearest};
-use crate::limits::ASK_PATIENCE;
 use flow::{Data, Fault, Intake, IntakeOptions};
-use serde_json::{Value, json};
+use serde_json::Value;
 use settings::shortened;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -71,15 +71,10 @@ pub(super) fn open(data: &Data, section: &SourceSection) -> Result<Intake, Fault
 }
 
 /// Asks a source that runs: see [`flow::Source::command`].
-pub(super) fn ask(thread: &StageThread, name: &str, request: Value) -> Result<Value, Fault> {
+pub(super) fn ask(thread: &StageThread, name: &str, request: Value) -> Request {
     let (answer, answered) = channel();
     thread.order(Order { what: What::Ask(request), answer });
-    let answer = answered.recv_timeout(ASK_PATIENCE).unwrap_or_else(|e| {
-        let cause = thread.handle.trouble().map_or_else(|| e.to_string(), |fault| fault.to_string());
-        Err(Fault::new(format!("source `{name}` has not answered yet"), cause)
-            .hint("it carries out the request when it can"))
-    });
-    answer.map(|answer| json!({"answer": answer}))
+    Request { stage: format!("source `{name}`"), handle: thread.handle.clone(), answered, key: Some("answer") }
 }
 
 /// The fault of a request to a source that there is not.

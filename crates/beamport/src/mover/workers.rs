@@ -12,7 +12,6 @@ use flow::{Data, Fault, Overdue, Passes, UpstreamState, Work, WorkOptions};
 use serde_json::{Value, json};
 use settings::units::duration_text;
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::os::fd::AsFd as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -491,13 +490,12 @@ fn spawn(section: &WorkerSection, number: u32, asked: &Value) -> Result<Child, F
     let fault = |e: std::io::Error| {
         Fault::new(format!("cannot start slot {number} of worker `{}`", section.name), e).hint(interpreted(section))
     };
-    // What user code prints is for people; stdout is for the report.
-    let printed = std::io::stderr().as_fd().try_clone_to_owned().map_err(fault)?;
     let mut command = program(section, asked);
     if let Some(gpu) = asked["gpu"].as_u64() {
         command.env("CUDA_VISIBLE_DEVICES", gpu.to_string());
     }
-    command.stdout(printed).spawn().map_err(fault)
+    // What user code prints is for people; stdout is for the report.
+    store::printed::spawn(command, &format!("worker `{}` slot {number}", section.name), true).map_err(fault)
 }
 
 /// The program of a section's slots, and what it is told.
@@ -595,7 +593,9 @@ fn load(
         "changes": changes,
     });
     let fault = |e: std::io::Error| Fault::new(&what, e).hint(interpreted(section));
-    let mut child = program(section, &asked).stdout(Stdio::piped()).spawn().map_err(fault)?;
+    let mut command = program(section, &asked);
+    command.stdout(Stdio::piped());
+    let mut child = store::printed::spawn(command, &format!("worker `{}`", section.name), false).map_err(fault)?;
     let Some(status) = end_of(&mut child, (patience, ends)).map_err(fault)? else {
         let late = || format!("it takes longer than {}", duration_text(patience));
         let why = if ends() { "interrupted".to_owned() } else { late() };

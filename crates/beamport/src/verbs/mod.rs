@@ -32,7 +32,7 @@ pub mod write;
 
 use crate::cli::DataFolder;
 use crate::figures;
-use flow::{Data, Fault};
+use flow::{Data, Fault, Passes};
 use settings::When;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -63,6 +63,9 @@ impl From<io::Error> for Stop {
 /// What a verb comes to.
 pub(crate) type Answer = Result<ExitCode, Stop>;
 
+/// Exit status where the instrument still carries out a request.
+const PENDING: u8 = 3;
+
 /// Prints the fault of an answer, if it is one.
 pub(crate) fn ended(answer: Answer, err: &mut dyn Write) -> io::Result<ExitCode> {
     match answer {
@@ -71,7 +74,7 @@ pub(crate) fn ended(answer: Answer, err: &mut dyn Write) -> io::Result<ExitCode>
         Err(Stop::Fault(fault)) => {
             // The exit status says it too, where nobody reads this.
             let _ = writeln!(err, "{fault}");
-            Ok(ExitCode::from(2))
+            Ok(ExitCode::from(if fault.passes == Passes::Pending { PENDING } else { 2 }))
         }
     }
 }

@@ -16,11 +16,11 @@ use super::frames::stop;
 use super::measure::{Figure, Sample, Series, Unit, cpu_seconds_of};
 use super::place::{Folder, program, wrong};
 use super::store::alternate;
+use crate::ports::free_port;
 use bare::Bare;
 use chain::Chain;
 use flow::{Data, Fault, ledger};
 use sender::Sender;
-use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -228,11 +228,17 @@ trait Taker {
     fn cpu_seconds(&self) -> Result<f64, Fault>;
 }
 
-/// Ports of UDP that nobody has now.
+/// Ports that are this process's.
 fn free_ports(count: usize) -> Result<Vec<u16>, Fault> {
-    let sockets = (0..count).map(|_| UdpSocket::bind("127.0.0.1:0")).collect::<std::io::Result<Vec<_>>>();
-    let ports = sockets.and_then(|sockets| sockets.iter().map(|socket| Ok(socket.local_addr()?.port())).collect());
-    ports.map_err(wrong("no ports are free"))
+    (0..count).map(|_| free_port()).collect::<std::io::Result<_>>().map_err(wrong("no ports are free"))
+}
+
+/// Whether a program receives at the port. The kernel's table says so: a socket that tries the port would take it from
+/// the program that opens it at this moment.
+fn is_open(port: u16) -> Result<bool, Fault> {
+    let table = std::fs::read_to_string("/proc/net/udp").map_err(wrong("the ports of the kernel cannot be read"))?;
+    let end = format!(":{port:04X}");
+    Ok(table.lines().any(|line| line.split_whitespace().nth(1).is_some_and(|local| local.ends_with(&end))))
 }
 
 /// `beamport up` of an instrument with the boards.
@@ -277,7 +283,7 @@ impl Up {
         while up.readers.len() < up.ports.len() {
             let (board, port) = (up.readers.len(), up.ports[up.readers.len()]);
             match up.data.reader_early(&name(board)) {
-                Ok(reader) if UdpSocket::bind(("127.0.0.1", port)).is_err() => up.readers.push(reader),
+                Ok(reader) if is_open(port)? => up.readers.push(reader),
                 _ if begin.elapsed() > PATIENCE => return Err(up.fault("does not open its ports", port)),
                 _ => {
                     up.is_alive()?;

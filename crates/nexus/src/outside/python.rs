@@ -28,7 +28,7 @@ use flow::Fault;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -140,13 +140,11 @@ impl Python {
         let (ours, theirs) = UnixStream::pair()?;
         let asked = json!({"parent": std::process::id(), "folder": self.folder, "classes": self.classes,
                            "answer_bytes_max": ANSWER_BYTES_MAX, "state_bytes_max": STATE_BYTES_MAX});
-        // What user code prints is for people; stdout is for our answer.
-        let printed = std::io::stderr().as_fd().try_clone_to_owned()?;
         let mut command = Command::new(&self.program);
         command.args(["-m", "beamport._modules"]).arg(asked.to_string()).process_group(0);
-        let child = command.stdin(OwnedFd::from(theirs)).stdout(printed).spawn()?;
-        // The command holds their end until here.
-        drop(command);
+        command.stdin(OwnedFd::from(theirs));
+        // What user code prints is for people; stdout is for our answer.
+        let child = store::printed::spawn(command, &format!("modules {}", self.classes.join(", ")), true)?;
         self.running = Some((child, ours));
         self.count += 1;
         Ok(())

@@ -60,7 +60,7 @@ impl Lab {
         let name = format!("beamport-udp-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let folder: PathBuf = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&folder).unwrap();
-        let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let address = SocketAddr::from(([127, 0, 0, 1], testkit::free_port().unwrap()));
         let mut section = json!({"listen": address.to_string(), "framing": "beamport"});
         let keys = keys.as_object().unwrap().clone();
         section.as_object_mut().unwrap().extend(keys);
