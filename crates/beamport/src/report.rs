@@ -474,6 +474,7 @@ mod tests {
             rows: vec![of("file", 200)],
             gaps: Vec::new(),
             dead_time: Vec::new(),
+            clock_step_ns: 0,
             lost: 0,
             closed: true,
         };

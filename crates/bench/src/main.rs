@@ -20,6 +20,7 @@ mod pixels;
 mod place;
 // The rule of tests, without the crate that helps tests.
 #[path = "../../testkit/src/ports.rs"]
+#[allow(unreachable_pub, reason = "it is public where the tests have it")]
 mod ports;
 mod reading;
 mod sizes;

@@ -55,6 +55,7 @@ pub(crate) const ANSWER_TIMEOUT_MS: i32 = 5000;
 
 /// The longest time between a message's source time and its arrival in the topic that moves the frontier of its
 /// partition, ns. A forwarder that repeats values of PVs at rest sends times of hours ago: they are not late.
+#[cfg(feature = "client")]
 pub(crate) const LAG_MAX: i64 = 120_000_000_000;
 
 /// Pause between two answers of the brokers after which they count as having been away, ns: producers still retry.

@@ -94,8 +94,7 @@ fn history(seed: u64, kills: bool, on_disk: bool) {
             keeper = RunKeeper::open(&data).unwrap();
             step(&mut keeper, dice.range(1, 100));
         }
-        let stop = machine.now();
-        keeper.end(&name, None, "asked", stop).unwrap();
+        let stop = keeper.end(&name, None, "asked", machine.now()).unwrap().stop;
         step(&mut keeper, 220);
         let sent = sent.lock().unwrap();
         let mine: Vec<bool> = sent.iter().filter(|(t, _)| *t >= start && *t < stop).map(|(_, lost)| *lost).collect();
