@@ -200,7 +200,7 @@ def test_mistakes_are_told_at_once(lab):
         ("mine.py:mean", [], "it has several streams: camera, detector"),
         ("mine.py:mean", ["--input", "camra"], "did you mean `camera`?"),
         ("mein.py:mean", ["--input", "camera"], "no file"),
-        ("mine.py:meen", ["--input", "camera"], "has no attribute 'meen'"),
+        ("mine.py:meen", ["--input", "camera"], "`mine.py` has no `meen`; it has `mean`"),
         ("mine.py:mean", ["--input", "camera", "sclae=2"], "unexpected keyword argument 'sclae'"),
         ("mine.py:mean", ["--input", "camera", "--slots", "33"], "write 1 to 32"),
         ("filtre", ["--input", "camera"], "did you mean `filter`?"),

@@ -168,7 +168,8 @@ def test_code_that_cannot_be_loaded_is_refused_and_the_old_goes_on(lab):
     process, _ = lab.up_ready()
     comes(lab, 1, "what the file says does not count")
     lab.interrupt(process)
-    lab.end(process)
+    # The code of `broken` never started.
+    lab.end(process, 2)
 
 
 def test_old_code_whose_slots_die_at_their_start_gives_way_at_the_message_at_which_it_stands(lab):

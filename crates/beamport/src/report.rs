@@ -234,8 +234,8 @@ fn failed_row(failed: &Failed) -> Value {
 /// The ledger as one list: entries, then readers, then merges and workers.
 fn ledger_rows(entries: &[Entry], readers: &[Row], stages: &[Row]) -> Vec<Value> {
     let entries = entries.iter().map(|e| {
-        json!({"account": "entry", "scope": "run", "stream": e.stream, "origin": e.origin, "sent": e.sent, "appended": e.appended,
-               "duplicate": e.duplicate, "skipped": e.skipped, "lost": e.lost, "refused": e.refused,
+        json!({"account": "entry", "scope": "run", "stream": e.stream, "origin": e.origin, "sent": e.sent,
+               "appended": e.appended, "duplicate": e.duplicate, "skipped": e.skipped, "lost": e.lost, "refused": e.refused,
                "closed": e.closed})
     });
     let row = |kind: &str, scope: &str, r: &Row| {

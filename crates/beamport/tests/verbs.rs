@@ -1076,7 +1076,9 @@ fn a_run_whose_file_exists_already_does_not_begin() {
         template.display()
     );
     std::fs::write(&file, text).unwrap();
-    std::fs::write(place.0.join("1.nxs"), "of before").unwrap();
+    let files = data.folder.join("files");
+    std::fs::create_dir_all(&files).unwrap();
+    std::fs::write(files.join("1.nxs"), "of before").unwrap();
     let mut up = Command::new(&program);
     let mut up = up.arg("up").arg(&file).stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
     let end = std::time::Instant::now() + GUARD;

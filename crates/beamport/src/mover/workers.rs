@@ -401,7 +401,7 @@ impl<'a> Slots<'a> {
                             "remove code that closes descriptors (`os.closerange`) or limits files (`RLIMIT_FSIZE`)"
                         }
                         Some(1) => {
-                            "see its output above; where it has no module `beamport`, name another interpreter with `python`"
+                            "see its output above; without a module `beamport`, name an interpreter with `python`"
                         }
                         Some(_) => "see its output above; fix the code",
                         None => "check `dmesg`: the kernel may have killed it for memory",
@@ -671,8 +671,8 @@ mod tests {
         std::fs::set_permissions(&python, std::fs::Permissions::from_mode(0o755)).unwrap();
         let text = "instrument = \"x\"\n[source.c]\nkind = \"sim\"\nmodel = \"camera\"\n\
                     [worker.w]\ncall = \"mine.py:one\"\ninputs = [\"c\"]\npython = \"./python\"\n";
-        let instrument =
-            parse(text, &folder.join("a.toml"), &Registry::builtin(), &|_, _| TemplateAnswer::default()).unwrap();
+        let (file, registry) = (folder.join("a.toml"), Registry::builtin());
+        let instrument = parse(text, &file, &registry, &|_, _| TemplateAnswer::default()).unwrap();
         let answer = check_code(instrument.workers().next().unwrap(), Duration::from_millis(200));
         std::fs::remove_dir_all(&folder).unwrap();
         answer

@@ -1,8 +1,8 @@
 //! `beamport top`: streams, readers and runs, looked at each second.
 //!
 //! On a terminal it takes the alternate screen and gives it back at Ctrl-C. Otherwise it looks twice, a second apart, so
-//! that there are rates, prints once and ends; with `--json` it prints an object a second for as long as somebody reads, but
-//! with `--once` only one.
+//! that there are rates, prints once and ends; with `--json` it prints an object a second for as long as somebody
+//! reads, but with `--once` only one.
 
 use super::figures::{bytes, known, percent, si, span, thousands};
 use super::ls;
