@@ -51,7 +51,7 @@ def test_report_of_the_demonstration_is_true(lab, nexus):
     lines = {line["name"]: line for line in report["streams"]}
     assert lines.keys() == {"detector", "monitor", "devices"}
     for line in lines.values():
-        assert line.keys() == {"name", "messages", "events", "bytes", "lost"}
+        assert line.keys() == {"name", "messages", "events", "bytes", "lost", "late"}
         assert line["messages"] > 0 and line["bytes"] > 0 and line["lost"] == 0
     written = events(file)
     assert len(written) == lines["detector"]["messages"] == pytest.approx(28, abs=1)

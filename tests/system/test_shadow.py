@@ -167,6 +167,7 @@ def test_code_that_cannot_be_loaded_is_refused_and_the_old_goes_on(lab):
     lab.file.write_text(lab.file.read_text().replace("mine.py:old", "mine.py:new", 1))
     process, _ = lab.up_ready()
     comes(lab, 1, "what the file says does not count")
+    until(lambda: "ended with status" in lab.said(process)[1], "the slot of `broken` does not end")
     lab.interrupt(process)
     # The code of `broken` never started.
     lab.end(process, 2)
