@@ -46,7 +46,7 @@ def written(facility, name: str) -> tuple[list[int], list[int]]:
 
 
 @pytest.mark.parametrize("lags", [[0, 0], [1000, 1000], [9000, 2000], [30_000, 0], [60_000, 41_000]], ids=str)
-def test_two_jobs_of_one_past_interval_write_the_same_whatever_the_lag(facility, lags):
+def test_a_past_interval_gives_one_file(facility, lags):
     start = now_ms() - 200_000
     sent = send(facility, start, 12_000, 10, lags)
     facility.writer(after_stop="10s")
@@ -126,7 +126,7 @@ def offsets_gone(facility, name: str, deleted: int) -> int:
 
 
 @pytest.mark.parametrize("deleted", [6000, 24_000], ids=["some", "all"])
-def test_what_retention_takes_of_an_accepted_job_is_in_wrdn_account_and_file(facility, deleted):
+def test_retention_is_in_wrdn_account_and_file(facility, deleted):
     for attempt in range(20):
         facility.topic = facility.kafka.topic(f"past_{deleted}_{attempt}", 2)
         if gone := offsets_gone(facility, f"{attempt}", deleted):

@@ -584,8 +584,9 @@ def test_a_job_in_a_read_only_folder_is_refused(facility, tmp_path):
     small = Disk(tmp_path / "small", 64, "tmpfs")
     facility.files = small.folder
     try:
-        subprocess.run(["mount", "-o", "remount,ro", small.folder], check=True)
+        # It does not start in such a folder.
         facility.writer()
+        subprocess.run(["mount", "-o", "remount,ro", small.folder], check=True)
         refused = facility.answer(facility.start("other.nxs"))
         assert refused.status_code == 400 and "Read-only file system" in refused.message
     finally:
