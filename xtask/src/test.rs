@@ -66,7 +66,8 @@ fn compiled_once(again: &[String]) -> Done {
     match again {
         [] => Ok(()),
         names => Err(format!(
-            "compiled twice, because the build has other features of it or of what it uses: {}; `cargo tree -e features` \
+            "compiled twice, because the build has other features of it or of what it uses: {}; `cargo tree -e \
+             features` \
              of both shows which, and Cargo.toml says how `smallvec` was mended",
             names.join(", ")
         )),

@@ -14,7 +14,8 @@
 use crate::book::newest_commit;
 use crate::commits::{BySink, commits_of, last_commits};
 use crate::data::{Data, stream_fault};
-use crate::limits::{HOLES_MAX, MARGIN, UNEXPLAINED_MAX};
+use crate::limits::UNEXPLAINED_MAX;
+use crate::numbers::{Walked, numbers};
 use crate::records::{ABSENT, BEYOND, CUT, Commit, Gap, REFUSED, Run, THROTTLED, UNKNOWN, WAITS, unknown_of};
 use crate::tally::Tally;
 use crate::totals;
@@ -157,170 +158,6 @@ impl Account {
     pub fn unknown(&self) -> impl Iterator<Item = &str> {
         self.gaps.iter().filter(|g| g.reason == UNKNOWN).map(|g| g.stream.as_str())
     }
-}
-
-/// Runs of numbers that an origin has not (yet) brought: first -> last.
-#[derive(Default)]
-struct Numbers {
-    first: Option<u64>,
-    next: u64,
-    holes: BTreeMap<u64, u64>,
-    /// Numbers in holes that are too many to be held: below `folded_below`.
-    folded: u64,
-    folded_below: u64,
-    appended: u64,
-    duplicate: u64,
-}
-
-impl Numbers {
-    fn see(&mut self, number: u64) {
-        self.appended += 1;
-        let first = *self.first.get_or_insert(number);
-        if self.appended == 1 {
-            self.next = number.saturating_add(1);
-        } else if number == self.next && number != u64::MAX {
-            self.next = number + 1;
-        } else if number > self.next {
-            self.hole(self.next, number - 1);
-            self.next = number.saturating_add(1);
-        } else if number < first {
-            // Came before the first one seen: the span grows downwards.
-            if first - number > 1 {
-                self.hole(number + 1, first - 1);
-            }
-            self.first = Some(number);
-        } else {
-            self.fill(number);
-        }
-    }
-
-    /// Adds a hole. Where there are too many, the lowest is counted and no longer held.
-    fn hole(&mut self, first: u64, last: u64) {
-        self.holes.insert(first, last);
-        if self.holes.len() > HOLES_MAX
-            && let Some((first, last)) = self.holes.pop_first()
-        {
-            self.folded = self.folded.saturating_add((last - first).saturating_add(1));
-            self.folded_below = self.folded_below.max(last.saturating_add(1));
-        }
-    }
-
-    /// Takes at most `most` of `first..=last` out of the holes; how many numbers were in one.
-    fn take(&mut self, first: u64, last: u64, most: u64) -> u64 {
-        let mut left = most;
-        let over: Vec<(u64, u64)> =
-            self.holes.range(..=last).filter(|(_, high)| **high >= first).map(|(low, high)| (*low, *high)).collect();
-        for (low, high) in over.into_iter().rev() {
-            if left == 0 {
-                break;
-            }
-            let (from, to) = (low.max(first), high.min(last));
-            let from = if to - from < left { from } else { to - (left - 1) };
-            self.holes.remove(&low);
-            if low < from {
-                self.holes.insert(low, from - 1);
-            }
-            if high > to {
-                self.holes.insert(to + 1, high);
-            }
-            left = left.saturating_sub((to - from).saturating_add(1));
-        }
-        if first < self.folded_below {
-            let folded = self.folded.min(left);
-            self.folded -= folded;
-            left -= folded;
-        }
-        most - left
-    }
-
-    fn has_holes(&self) -> bool {
-        !self.holes.is_empty() || self.folded > 0
-    }
-
-    /// A number below the newest: it fills a hole, or it is there twice.
-    fn fill(&mut self, number: u64) {
-        match self.holes.range(..=number).next_back().map(|(a, b)| (*a, *b)) {
-            Some((low, high)) if number <= high => {
-                self.holes.remove(&low);
-                if low < number {
-                    self.holes.insert(low, number - 1);
-                }
-                if number < high {
-                    self.holes.insert(number + 1, high);
-                }
-            }
-            _ => self.duplicate += 1,
-        }
-    }
-}
-
-/// The messages of an origin beside a run that the stream still has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Beside {
-    /// One past the highest number before the start.
-    before: u64,
-    /// The lowest number from the stop on.
-    after: Option<u64>,
-}
-
-/// What an index says of an origin and a run.
-#[derive(Default)]
-struct Walked {
-    members: Numbers,
-    beside: Beside,
-    /// Numbers between those of members that the stream has outside the run.
-    elsewhere: u64,
-}
-
-/// The numbers of each origin of a stream that are in a run, over ranges of sequences. Where some are missing, or a gap
-/// may touch the run (`has_gaps`), also which messages outside the run explain that: those of the ranges, and
-/// [`MARGIN`] before them. Messages after the seal are not read: the account of a sealed run does not change.
-fn numbers(
-    data: &Data,
-    stream: &str,
-    spans: &[(u64, u64)],
-    run: &Run,
-    has_gaps: bool,
-) -> Result<BTreeMap<String, Walked>, Fault> {
-    let mut reader = data.reader_early(stream)?;
-    let fault = |e| stream_fault(stream, e);
-    let (bounds, clock) = (reader.bounds(), reader.header().clock);
-    let mut by_row: BTreeMap<u32, Walked> = BTreeMap::new();
-    let mut see = |entries: &[store::Entry]| {
-        for entry in entries.iter().filter(|entry| run.holds(clock.time_of(entry))) {
-            by_row.entry(entry.origin).or_default().members.see(entry.origin_seq);
-        }
-    };
-    for (from, to) in spans {
-        reader.walk(*from.max(&bounds.first), *to.min(&bounds.count), &mut see).map_err(fault)?;
-    }
-    if has_gaps || by_row.values().any(|walked| walked.members.has_holes()) {
-        let mut see = |entries: &[store::Entry]| {
-            for entry in entries {
-                let (time, number) = (clock.time_of(entry), entry.origin_seq);
-                if run.holds(time) {
-                    continue;
-                }
-                let walked = by_row.entry(entry.origin).or_default();
-                walked.elsewhere += walked.members.take(number, number, 1);
-                let Beside { before, after } = &mut walked.beside;
-                match time < run.start {
-                    true => *before = (*before).max(number.saturating_add(1)),
-                    false => *after = Some(after.map_or(number, |after| after.min(number))),
-                }
-            }
-        };
-        let mut from = spans.iter().map(|span| span.0).min().unwrap_or(0).saturating_sub(MARGIN).max(bounds.first);
-        for (_, to) in spans {
-            reader.walk(from, *to.min(&bounds.count), &mut see).map_err(fault)?;
-            from = from.max(*to);
-        }
-    }
-    let names = reader.origins().map_err(fault)?;
-    Ok(by_row
-        .into_iter()
-        .map(|(row, walked)| (names.get(row as usize).cloned().unwrap_or_else(|| format!("#{row}")), walked))
-        .collect())
 }
 
 /// What the source of a stream has committed.
@@ -804,6 +641,7 @@ fn row(data: &Data, run: &Run, stage: &str, input: &crate::records::Input, finis
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::numbers::Numbers;
 
     fn seen(numbers: &[u64]) -> Numbers {
         let mut n = Numbers::default();

@@ -19,6 +19,7 @@ pub mod limits;
 mod live;
 mod merge;
 mod native;
+mod numbers;
 mod origins;
 pub mod records;
 mod relay;

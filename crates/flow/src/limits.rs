@@ -129,3 +129,6 @@ pub(crate) const SOURCE_ASIDE_BYTES: u64 = 4 << 20;
 /// A wall clock that differs by more from where it would be was set, ns: less may lie between two looks at it, and NTP
 /// corrects up to 128 ms by its rate.
 pub(crate) const CLOCK_SET: i64 = 100_000_000;
+
+/// Pause between two looks at a stream in which the first member of a run is awaited, ns: each opens the stream.
+pub(crate) const FOLLOW_PAUSE: i64 = 1_000_000_000;

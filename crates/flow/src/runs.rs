@@ -20,7 +20,7 @@ use crate::book::{Book, Keeps};
 use crate::commits::{self, seen};
 use crate::data::{Data, RUNS, each_batch, stream_fault};
 use crate::extent::{Extent, follow_stream};
-use crate::limits::CLOCK_SET;
+use crate::limits::{CLOCK_SET, FOLLOW_PAUSE};
 use crate::records::{Range, Run, Stop};
 use crate::{Fault, Passes};
 use std::collections::{BTreeMap, BTreeSet};
@@ -156,9 +156,6 @@ impl RunTime {
         self.time.saturating_add(clock.saturating_sub(self.clock))
     }
 }
-
-/// While the first member of a run is awaited in a stream, the stream is looked at this often, ns.
-const FOLLOW_PAUSE: i64 = 1_000_000_000;
 
 /// How long a command waits for the mark.
 const COMMAND_PATIENCE: Duration = Duration::from_secs(5);

@@ -32,8 +32,8 @@ static WAIT: Key = key(
     "wait",
     "duration",
     "0 s",
-    "How long after its source time a message may still come. A partition that shows no later message is complete up to \
-     this long ago; one that does is complete up to that message, less the lag that its messages have shown.",
+    "How long after its source time a message may still come. A partition that shows no later message is complete up \
+     to this long ago; one that does is complete up to that message, less the lag that its messages have shown.",
 );
 pub(crate) static PROPERTIES: Key = key(
     "properties",

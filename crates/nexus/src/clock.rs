@@ -27,8 +27,8 @@ pub fn iso8601(ns: i64) -> String {
 
 /// The same with milliseconds: `2026-11-21T13:04:32.000Z`.
 pub fn iso8601_ms(ns: i64) -> String {
-    const MILLISECONDS_END: usize = "2026-11-21T13:04:32.000".len();
-    iso8601(ns)[..MILLISECONDS_END].to_owned() + "Z"
+    let end = "2026-11-21T13:04:32.000".len();
+    iso8601(ns)[..end].to_owned() + "Z"
 }
 
 /// A time as ISO 8601, as ns since 1970 UTC; none where it is not a time, or does not fit. One without a zone is taken as UTC,

@@ -19,11 +19,8 @@ pub(super) fn check(
     streams: &[String],
     instrument: &mut Instrument,
 ) {
-    // Sinks whose templates read no stream need no source.
-    let is_static = !instrument.sinks.is_empty() && instrument.sinks.iter().all(SinkSection::reads_nothing);
-    if streams.is_empty() && !has_holes && !is_static {
-        let hint = "add a section:\n       [source.detector]\n       kind = \"sim\"\n       model = \"amor\"";
-        mistakes.push(page.mistake(1, "no source is defined", "no section [source.NAME]", hint));
+    if !has_holes {
+        check_sources(page, mistakes, streams, instrument);
     }
     // Sources that are wrong in themselves are not in the list of stages: a name is that of a source unless a stage has it.
     let stages = instrument.stages.iter().filter(|stage| stage.source().is_none() && stage.fills_stream());
@@ -82,6 +79,15 @@ pub(super) fn check(
     let live = instrument.stages.iter().filter(|stage| !stage.fills_stream());
     let taken: HashSet<&str> = known.into_iter().chain(live.map(Stage::name)).collect();
     share_out(page, mistakes, &mut instrument.sinks, &taken);
+}
+
+/// An instrument has a source, unless its sinks have templates that read no stream.
+fn check_sources(page: &Page, mistakes: &mut Mistakes, streams: &[String], instrument: &Instrument) {
+    let is_static = !instrument.sinks.is_empty() && instrument.sinks.iter().all(SinkSection::reads_nothing);
+    if streams.is_empty() && !is_static {
+        let hint = "add a section:\n       [source.detector]\n       kind = \"sim\"\n       model = \"amor\"";
+        mistakes.push(page.mistake(1, "no source is defined", "no section [source.NAME]", hint));
+    }
 }
 
 /// Notes what a section has that does not fit the rest of the file. `line`: of its header.
