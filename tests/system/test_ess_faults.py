@@ -1,5 +1,6 @@
 """Jobs of `beamport ess writer` whose topics or disk fail under them, and messages larger than the memory of a job."""
 
+import json
 import os
 import signal
 import threading
