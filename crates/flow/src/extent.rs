@@ -7,7 +7,7 @@ use crate::Fault;
 use crate::data::{Data, stream_fault};
 use crate::records::Run;
 use std::collections::BTreeMap;
-use store::{Level, Reader};
+use store::{Level, Reader, Stretch};
 use wire::bprn::State;
 
 /// Where the members of a run are in a stream, noted before the stream deletes them.
@@ -31,17 +31,22 @@ impl Extent {
             self.first.get_or_insert(self.at);
             (self.at, self.next) = (bounds.first, self.next.max(bounds.first));
         }
-        let from = if is_open { self.at } else { self.next.max(bounds.first) };
-        let (mut at, mut found) = (from, None);
-        let mut see = |entries: &[store::Entry]| {
-            for entry in entries {
-                if run.holds(clock.time_of(entry)) {
-                    found = Some((found.map_or(at, |(first, _)| first), at + 1));
+        let mut at = if is_open { self.at } else { self.next.max(bounds.first) };
+        let mut found = None;
+        while at < bounds.count {
+            match reader.next_entries(at, usize::try_from(bounds.count - at).unwrap_or(usize::MAX))? {
+                Stretch::Messages([]) => break,
+                Stretch::Messages(entries) => {
+                    for (sequence, entry) in (at..).zip(entries) {
+                        if run.holds(clock.time_of(entry)) {
+                            found = Some((found.map_or(sequence, |(first, _)| first), sequence + 1));
+                        }
+                    }
+                    at += entries.len() as u64;
                 }
-                at += 1;
+                Stretch::Missing(missing) => at = missing.next,
             }
-        };
-        reader.walk(from, bounds.count, &mut see)?;
+        }
         if let Some((first, next)) = found {
             self.first.get_or_insert(first);
             self.next = self.next.max(if is_open { first } else { next });

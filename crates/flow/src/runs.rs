@@ -382,9 +382,13 @@ impl RunKeeper {
         }
         self.unread = None;
         self.extents.retain(|name, _| self.runs.iter().any(|run| run.name == *name && run.state != State::Sealed));
+        let names: Vec<&str> = streams.iter().map(|stream| stream.name.as_str()).collect();
         for at in 0..self.runs.len() {
+            if self.runs[at].state == State::Sealed {
+                continue;
+            }
             let run = self.runs[at].clone();
-            self.follow(&run, now, &streams.iter().map(|stream| stream.name.as_str()).collect::<Vec<_>>());
+            self.follow(&run, now, &names);
             loop {
                 match self.next_step(at, now, streams) {
                     Ok(None) => break,

@@ -19,7 +19,7 @@ type Sent = Arc<Mutex<Vec<(i64, bool)>>>;
 struct Board {
     dice: Dice,
     bytes: usize,
-    /// One of so many messages is lost.
+    /// One in this many messages is lost.
     lost_in: u64,
     number: u64,
     sent: Sent,
