@@ -274,10 +274,10 @@ fn entries_of(data: &Data, stream: &str, from: u64, to: u64, run: &Run) -> Resul
         accounts.push(retired(stream, gone));
     }
     // Origins of which nothing at all was appended (or is there any more).
-    gaps.retain(|g| inside(g) && !accounts.iter().any(|a| a.origin == g.origin));
     gaps.retain(|gap| {
         let beside = besides.get(&gap.origin).copied().unwrap_or_default();
-        gap.last >= beside.before && beside.after.is_none_or(|after| gap.first < after)
+        let touches = gap.last >= beside.before && beside.after.is_none_or(|after| gap.first < after);
+        touches && inside(gap) && !accounts.iter().any(|account| account.origin == gap.origin)
     });
     let mut absent = BTreeMap::new();
     for gap in gaps {
