@@ -10,8 +10,9 @@
 //! question shows nothing: producers still retry.
 //!
 //! The source asks ten times a second where the partitions end. Brokers that do not answer stop the frontier, so that
-//! no run seals without their messages. So does a partition whose end has fallen, until the brokers say that its topic is
-//! still the same: a topic that was deleted and made again begins at 0, and its messages are not received yet.
+//! no run seals without their messages. So does a partition whose end has fallen, until the brokers say that its
+//! topic is still the same: a topic that was deleted and made again begins at 0, and its messages are not received
+//! yet.
 
 use crate::client::{Claim, Pairs};
 use crate::librdkafka::{

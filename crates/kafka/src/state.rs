@@ -2,7 +2,8 @@
 //! the life of its origin and its lag in ns (0 in a state of an older program, which kept none).
 //!
 //! `{"loki_detector": {"id": "Nx3...", "partitions": [[1200, 1, 0], [0, 1, 71000000]]}}`.
-//! A life begins when a topic of the name is made again: its offsets begin at 0 again, in the origin `TOPIC/PARTITION#2`.
+//! A life begins when a topic of the name is made again: its offsets begin at 0 again, in the origin
+//! `TOPIC/PARTITION#2`.
 
 use crate::limits::LAG_MAX;
 use flow::{Fault, Resume};
