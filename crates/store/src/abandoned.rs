@@ -8,7 +8,7 @@
 //! no writer ran looks like a removed one, and messages that only memory holds would be lost. A place of which the
 //! folder was renamed within its parent, or with its data folder, is seen there and is not abandoned.
 
-use crate::layout::{HEAD_BYTES, HEAD_MAGIC, Head};
+use crate::layout::{HEAD_BYTES, HEAD_MAGIC, Head, Header};
 use crate::media::{Media, Open};
 use crate::recover::home_of;
 use std::io;
@@ -62,12 +62,15 @@ fn is_of_no_folder(media: &dyn Media, place: &Path) -> bool {
         head.magic.load(Ordering::Acquire) == HEAD_MAGIC && head.mounts.load(Ordering::Relaxed) == media.mounts();
     let home = head.home.load(Ordering::Relaxed);
     let is_gone = |folder: &Path| home_of(media, folder).is_ok_and(|now| now != home);
-    ours && head.folder().is_some_and(|folder| is_gone(&folder) && !is_renamed(media, &folder, home))
+    ours && head.folder().is_some_and(|folder| is_gone(&folder) && !is_renamed(media, &folder, place, home))
 }
 
-/// True if the folder stands beside its old place under another name, or in a data folder that does.
-fn is_renamed(media: &dyn Media, folder: &Path, home: u64) -> bool {
-    let is_it = |folder: &Path| home_of(media, folder).is_ok_and(|now| now == home);
+/// True if the folder of a live place is beside its old path under another name, or in a data folder that is. The
+/// identity of its lock is not enough: file systems give the number of a removed file to the next one.
+fn is_renamed(media: &dyn Media, folder: &Path, place: &Path, home: u64) -> bool {
+    // A header that cannot be read may be that of the folder.
+    let names_it = |folder: &Path| Header::read(media, folder).map_or(true, |header| header.live == place);
+    let is_it = |folder: &Path| home_of(media, folder).is_ok_and(|now| now == home) && names_it(folder);
     let beside = |folder: &Path| {
         let names = media.list(folder).unwrap_or_default();
         names.into_iter().map(|name| folder.join(name)).collect::<Vec<_>>()

@@ -511,7 +511,12 @@ fn left_over(removes: bool) -> Vec<Finding> {
     }
     if !removes {
         let found = format!("{} live places of removed folders, {}, in {}", left.len(), size(&left), root.display());
-        let hint = "unless a folder was only moved: `beamport doctor --clean`";
+        let mut names: Vec<String> = left.iter().take(5).map(|place| place.display().to_string()).collect();
+        if left.len() > 5 {
+            names.push(format!("and {} more", left.len() - 5));
+        }
+        let names = names.join(", ");
+        let hint = format!("unless a folder was only moved: `beamport doctor --clean` removes them ({names})");
         return vec![Finding::new(NAME, Verdict::Note, found).hint(hint)];
     }
     let (mut removed, mut freed, mut findings) = (0, 0, Vec::new());
