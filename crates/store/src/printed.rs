@@ -2,9 +2,8 @@
 //!
 //! A child that shares our stderr writes into the middle of our lines, and nobody sees whose line it is. Each child
 //! gets a pipe instead, and a thread that reads it. A line is printed at once; one without an end within
-//! [`LINE_BYTES_MAX`] is broken, and of a second with more than [`LINES_MAX`] lines the rest is counted. The pipe
-//! is always read: a child
-//! never waits for a person. Output that cannot be printed is dropped.
+//! [`LINE_BYTES_MAX`] is broken, and of a second with more than [`LINES_MAX`] lines the rest is counted. The pipe is
+//! always read: a child never waits for a person. Output that cannot be printed is dropped.
 
 use crate::limits::{LINE_BYTES_MAX, LINES_MAX, PRINTED_PATIENCE};
 use std::io::{self, BufRead, BufReader, Read, Write};
