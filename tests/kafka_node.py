@@ -4,6 +4,7 @@ the loopback.
 `cargo xtask check` puts its jars into `target`. A node dies with the test run, however that ends.
 """
 
+import contextlib
 import ctypes
 import os
 import re
@@ -14,7 +15,7 @@ import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     NewPartitions,
@@ -24,6 +25,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 from ports import free_port
+from streaming_data_types import serialise_f144
 
 ROOT = Path(__file__).resolve().parents[1]
 POM = ROOT / "tests/services/kafka/pom.xml"
@@ -310,3 +312,37 @@ class Three(Cluster):
         """kill -9 of all."""
         for node in self.nodes:
             node.kill()
+
+
+def compacted(kafka: Cluster, name: str) -> tuple[str, int, list[int]]:
+    """A topic in which compaction has left an empty segment: the search for a time ends there, although messages come
+    behind it. Its name; a time, ms, 5 s behind which the search finds nothing; the times of its last values but one, ms.
+    """
+    rules = {
+        "cleanup_policy": "compact",
+        "segment_bytes": 1 << 20,
+        "segment_ms": 1000,
+        "min_cleanable_dirty_ratio": 0.01,
+    }
+    topic = kafka.topic(name, **rules)
+    start = time.time_ns() // 1_000_000 - 100_000
+    # Of every producer an empty batch with its time stays: a segment of such is where the search ends. Each sends one
+    # batch, and a segment has room for one.
+    for n in range(4):
+        producer = kafka.producer(linger_ms=60_000)
+        times = [start + 10_000 * n + 5 * key for key in range(955)]
+        for key, at in enumerate(times):
+            payload = serialise_f144("temperature", float(key), at * 1_000_000)
+            producer.produce(topic, payload, key=str(key), timestamp=at, headers={"full": b"-" * 850})
+        assert producer.flush(HANG_S) == 0
+        time.sleep(1.1)
+    producer.produce(topic, b"not compacted", key="last", timestamp=start + 60_000)
+    assert producer.flush(HANG_S) == 0
+    with contextlib.closing(Consumer({"bootstrap.servers": kafka.address, "group.id": "search"})) as consumer:
+        end = time.monotonic() + HANG_S
+        while True:
+            (found,) = consumer.offsets_for_times([TopicPartition(topic, 0, start + 5000)], HANG_S)
+            if found.offset == OFFSET_END:
+                return topic, start, times
+            assert time.monotonic() < end, f"the brokers find offset {found.offset}"
+            time.sleep(0.1)

@@ -12,11 +12,10 @@ from pathlib import Path
 
 import h5py
 import pytest
-from confluent_kafka import OFFSET_END, TopicPartition
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 from conftest import HANG_S, until
 from ess_facility import Facility, now_ms, structure
-from kafka_node import Node
+from kafka_node import Node, compacted
 from stream_files import streams
 from streaming_data_types import serialise_6s4t, serialise_f144, serialise_pl72
 from test_full_disk import Disk
@@ -162,32 +161,7 @@ def test_a_structure_without_a_stream_is_written(facility):
 
 
 def test_a_compacted_topic_in_which_the_search_by_time_finds_nothing_is_read_from_its_first_message(facility):
-    rules = {
-        "cleanup_policy": "compact",
-        "segment_bytes": 1 << 20,
-        "segment_ms": 1000,
-        "min_cleanable_dirty_ratio": 0.01,
-    }
-    topic = facility.kafka.topic(f"{facility.topic}_compacted", **rules)
-    start = now_ms() - 100_000
-    # Of every producer an empty batch with its time stays: a segment of such is where the search ends. Each sends one
-    # batch, and a segment has room for one.
-    for n in range(4):
-        producer = facility.kafka.producer(linger_ms=60_000)
-        times = [start + 10_000 * n + 5 * key for key in range(955)]
-        for key, at in enumerate(times):
-            payload = serialise_f144("temperature", float(key), at * 1_000_000)
-            producer.produce(topic, payload, key=str(key), timestamp=at, headers={"full": b"-" * 850})
-        assert producer.flush(HANG_S) == 0
-        time.sleep(1.1)
-    producer.produce(topic, b"not compacted", key="last", timestamp=start + 60_000)
-    assert producer.flush(HANG_S) == 0
-
-    def search() -> int:
-        (found,) = facility.consumer.offsets_for_times([TopicPartition(topic, 0, start + 5000)], HANG_S)
-        return found.offset
-
-    until(lambda: search() == OFFSET_END, lambda: f"the brokers find offset {search()}")
+    topic, start, times = compacted(facility.kafka, f"{facility.topic}_compacted")
     log = structure(topic)["children"][0]["children"][1]
     facility.writer()
     text = json.dumps({"children": [structure(topic)["children"][0] | {"children": [log]}]})

@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import pytest
 from conftest import HANG_S, lost_of, until
-from kafka_node import Cluster
+from kafka_node import Cluster, compacted
 from streaming_data_types import serialise_ev44, serialise_f144
 
 beamport = pytest.importorskip("beamport", reason="pip install .")
@@ -314,6 +314,19 @@ def test_offsets_that_compaction_took_are_skipped(lab, kafka):
     assert account["lost"] == {} and account["appended"] == len(rows)
     assert account["skipped"] == {"kafka": rows[-1][0] + 1 - len(rows)}
     assert account["skipped"]["kafka"] > 200
+
+
+def test_a_compacted_topic_in_which_the_search_by_time_finds_nothing_is_read_from_its_first_message(lab, kafka):
+    topic, start, times = compacted(kafka, "compacted_search")
+    begin = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(start // 1000 + 5))
+    lab.write(source(kafka, [topic], start=f'"{begin}"') + RUN + f"start = {begin}\n")
+    process, _ = lab.up_ready()
+    newest = kafka.read(topic, 0)[-1][0]
+    until(lambda: count(lab) and held(lab)[f"{topic}/0"][-1][0] == newest, lambda: lab.said(process)[1][-2000:])
+    whole_with_holes(lab, process)
+    # Compaction goes on: what is left now was there.
+    left = {number for number, _ in kafka.read(topic, 0)}
+    assert len(left) >= len(times) + 1 and left <= {number for number, _ in held(lab)[f"{topic}/0"]}
 
 
 def test_no_run_is_sealed_while_the_broker_is_away(lab, kafka):

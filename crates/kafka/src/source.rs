@@ -263,19 +263,47 @@ impl Asking<'_> {
     }
 
     fn offsets(&self, partitions: &[(String, i32)], spec: Spec) -> Result<Offsets, Fault> {
-        let asked: Vec<_> = partitions.iter().map(|(topic, number)| (topic.as_str(), *number, spec)).collect();
-        let (client, is_committed) = (self.claim.client(), self.claim.is_committed());
-        let asked = client.ask_offsets(&asked, is_committed, START_PATIENCE_MS, Mark::Start, self.answers);
-        asked.map_err(|wrong| self.away(&wrong))?;
-        let Content::Offsets(_, rows) = self.answer()? else { return Err(self.away(&Wrong::timed_out())) };
         let mut offsets = Offsets::new();
-        for OffsetAnswer { topic, partition, offset, .. } in rows {
+        for OffsetAnswer { topic, partition, offset, .. } in self.ask(partitions, spec)? {
             let offset = offset.map_err(|wrong| self.plan.wrong(&topic, Some(partition), &wrong))?;
             offsets.insert((topic, partition), offset);
         }
         match partitions.iter().find(|partition| !offsets.contains_key(*partition)) {
             Some((topic, number)) => Err(self.plan.wrong(topic, Some(*number), &Wrong::timed_out())),
             None => Ok(offsets),
+        }
+    }
+
+    /// Offsets from which on a partition has messages from this time on, ms; none where it has none. A partition of which
+    /// the search says so, and whose latest message is not older, is read from its first: see [`crate::group`].
+    fn from_time(&self, all: &[(String, i32)], time: i64, first: &Offsets, end: &Offsets) -> Result<Offsets, Fault> {
+        let mut found = self.offsets(all, Spec::Time(time))?;
+        let is_missing = |partition: &&(String, i32)| found.get(*partition).is_some_and(Option::is_none);
+        let missing: Vec<_> = all.iter().filter(is_missing).cloned().collect();
+        // Brokers before Kafka 3.0 have no answer: then the search has the last word.
+        for OffsetAnswer { topic, partition, offset, time_ms } in self.ask(&missing, Spec::Latest).unwrap_or_default() {
+            let place = (topic, partition);
+            let of = |offsets: &Offsets| offsets.get(&place).copied().flatten();
+            let is_before_end = offset.ok().flatten().is_some_and(|latest| of(end).is_some_and(|end| latest < end));
+            if time_ms >= time && is_before_end {
+                let begin = of(first);
+                found.insert(place, begin);
+            }
+        }
+        Ok(found)
+    }
+
+    fn ask(&self, partitions: &[(String, i32)], spec: Spec) -> Result<Vec<OffsetAnswer>, Fault> {
+        if partitions.is_empty() {
+            return Ok(Vec::new());
+        }
+        let asked: Vec<_> = partitions.iter().map(|(topic, number)| (topic.as_str(), *number, spec)).collect();
+        let (client, is_committed) = (self.claim.client(), self.claim.is_committed());
+        let asked = client.ask_offsets(&asked, is_committed, START_PATIENCE_MS, Mark::Start, self.answers);
+        asked.map_err(|wrong| self.away(&wrong))?;
+        match self.answer()? {
+            Content::Offsets(_, rows) => Ok(rows),
+            _ => Err(self.away(&Wrong::timed_out())),
         }
     }
 }
@@ -628,10 +656,10 @@ fn places(
     let first = asking.offsets(all, Spec::First)?;
     let end = asking.offsets(all, Spec::End)?;
     let time = match &plan.start.value {
-        Start::At(When::At(time)) => asking.offsets(all, Spec::Time(milliseconds(time.0)))?,
+        Start::At(When::At(time)) => asking.from_time(all, milliseconds(time.0), &first, &end)?,
         Start::At(When::Ago(ago)) => {
             let ago = i64::try_from(ago.as_nanos()).unwrap_or(i64::MAX);
-            asking.offsets(all, Spec::Time(milliseconds(now.saturating_sub(ago))))?
+            asking.from_time(all, milliseconds(now.saturating_sub(ago)), &first, &end)?
         }
         _ => Offsets::new(),
     };
