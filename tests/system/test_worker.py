@@ -496,10 +496,28 @@ def test_a_worker_that_never_answered_was_said_nowhere(lab):
     assert re.search(r"`one` has \d+ unprocessed messages from `camera`; the next `up`", lab.said(process)[1])
 
 
-@pytest.mark.parametrize(
-    "harm",
-    ["os.closerange(0, 1024)", "resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))"],
-)
+HARM = ["os.closerange(0, 1024)", "resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))"]
+
+
+@pytest.mark.parametrize("harm", HARM)
+def test_a_message_whose_code_stops_all_output_goes_aside(lab, harm):
+    (lab.folder / "mine.py").write_text(
+        "import os, resource\n\nimport beamport\n\n\n@beamport.worker\ndef one(frame):\n"
+        f"    if frame.sequence in (20, 60):\n        {harm}\n    return 1\n"
+    )
+    lab.write(camera(200, "disk") + worker("one", "mine.py:one", 'time_max = "500 ms"'))
+    process, _ = lab.up_ready()
+    until(lambda: count(lab, "one") > 300, "the worker does not go on")
+    lab.interrupt(process)
+    lab.end(process)
+    aside = [m["sequence"] for m in beamport.open(lab.data)["one.aside"].read()]
+    assert aside == [20, 60]
+    made = numbers(lab, "one")
+    assert made == [n for n in range(made[-1] + 1) if n not in aside]
+    print(f"2 messages injected after which `{harm}` keeps all output from the disk: both aside, all others done")
+
+
+@pytest.mark.parametrize("harm", HARM)
 def test_code_that_stopped_its_output_from_reaching_the_disk_stopped_the_worker_for_ever(lab, harm):
     mark = lab.folder / "harmed"
     (lab.folder / "mine.py").write_text(

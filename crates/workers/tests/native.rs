@@ -176,7 +176,7 @@ impl Lab {
         self.slots_dead += 1;
         self.slots.kill(&self.machine, 0);
         if let Some(work) = &mut self.runner {
-            work.died(0, "killed", "at random").unwrap();
+            work.died(0, None, "at random").unwrap();
         }
     }
 

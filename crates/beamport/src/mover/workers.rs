@@ -379,15 +379,15 @@ impl<'a> Slots<'a> {
                 };
                 running.child = None;
                 let time_max = duration_text(self.section.time_max.value);
-                let (reason, text) = match (late, &status) {
-                    (Some(Overdue::Code), _) => ("time", format!("it took longer than {time_max}")),
+                let text = match (late, &status) {
+                    (Some(Overdue::Code), _) => format!("it took longer than {time_max}"),
                     (Some(Overdue::Output), _) => {
-                        ("killed", format!("its output did not reach the disk for {time_max}; it was killed"))
+                        format!("its output did not reach the disk for {time_max}; it was killed")
                     }
-                    (None, Ok(status)) => ("killed", ended(*status)),
-                    (None, Err(e)) => ("killed", format!("it is lost: {e}")),
+                    (None, Ok(status)) => ended(*status),
+                    (None, Err(e)) => format!("it is lost: {e}"),
                 };
-                work.died(number, reason, &text)?;
+                work.died(number, late, &text)?;
                 if !starts || number >= work.slots() {
                     continue;
                 }

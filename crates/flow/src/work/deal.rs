@@ -4,7 +4,8 @@
 //! `turn`. A slot has at most two tasks, one running and the next, so that a death returns little. Returned tasks are
 //! assigned first, because later blocks wait for them.
 
-use super::piece::Piece;
+use super::piece::{Piece, Todo};
+use super::slot_entry::SlotEntry;
 use super::{BLOCK_MESSAGES_MAX, BLOCK_NS, Share, TASKS_EACH, Work};
 use crate::Fault;
 use crate::slot::COPY;
@@ -22,6 +23,10 @@ impl Work {
             .collect();
         for id in open {
             did |= self.give(id)?;
+            // A message that is retried alone waits for a slot without tasks: nobody else fills it up.
+            if self.pieces.get(&id).is_some_and(Piece::waits_alone) {
+                return Ok(did);
+            }
         }
         let most = self.options.slots as usize * (TASKS_EACH + 2) + 4;
         let mut input = 0;
@@ -57,7 +62,8 @@ impl Work {
     }
 
     pub(super) fn is_free(&self, slot: usize) -> bool {
-        self.places.get(slot).is_some_and(|p| p.ready && p.is_there && p.tasks.len() < TASKS_EACH)
+        let has_room = |p: &SlotEntry| p.tasks.len() < if p.is_alone { 1 } else { TASKS_EACH };
+        self.places.get(slot).is_some_and(|p| p.ready && p.is_there && has_room(p))
     }
 
     /// The sets of slots that see the same block.
@@ -148,15 +154,18 @@ impl Work {
             let part = &mut piece.parts[at];
             while let Some(todo) = part.todo.front() {
                 let slots = self.options.slots as usize;
+                let is_alone = todo.deaths > 0;
+                let takes = |slot: &usize| self.is_free(*slot) && !(is_alone && !self.places[*slot].tasks.is_empty());
                 let slot = match part.slot.filter(|slot| count > 1 && *slot < slots) {
                     // Who sees the same block as others has a part of its own in it.
-                    Some(slot) => Some(slot).filter(|slot| self.is_free(*slot)),
-                    None => part.slot.filter(|slot| self.is_free(*slot)).or_else(|| {
-                        let free = (0..slots).filter(|slot| self.is_free(*slot));
+                    Some(slot) => Some(slot).filter(takes),
+                    None => part.slot.filter(takes).or_else(|| {
+                        let free = (0..slots).filter(takes);
                         free.min_by_key(|slot| self.places[*slot].tasks.len())
                     }),
                 };
                 let Some(slot) = slot else { break };
+                let next = if is_alone && self.options.batch <= 1 { todo.first + 1 } else { todo.next };
                 let number = self.tasks.next_sequence();
                 let task = wire::bptk::Task {
                     command: "",
@@ -168,7 +177,7 @@ impl Work {
                     block_first: piece.block.0,
                     block_next: piece.block.1,
                     first: todo.first,
-                    next: todo.next,
+                    next,
                     part: at as u32,
                     parts: count,
                     arguments: if self.sources[piece.input].parent.is_some() { "" } else { COPY },
@@ -176,7 +185,12 @@ impl Work {
                 if !self.append_task(&task)? {
                     return Ok(did);
                 }
-                let Some(todo) = part.todo.pop_front() else { break };
+                let Some(mut todo) = part.todo.pop_front() else { break };
+                if next < todo.next {
+                    part.todo.push_front(Todo { first: next, ..todo });
+                    todo.next = next;
+                }
+                self.places[slot].is_alone = is_alone;
                 self.places[slot].tasks.push_back(number);
                 self.given.insert(number, (id, at));
                 part.given.push((number, todo));

@@ -71,6 +71,11 @@ pub(super) struct Piece {
 }
 
 impl Piece {
+    /// True if its next message is to be retried alone, and no slot has it.
+    pub(super) fn waits_alone(&self) -> bool {
+        self.parts.iter().any(|part| part.todo.front().is_some_and(|todo| todo.deaths > 0))
+    }
+
     pub(super) fn new(input: usize, epoch: u32, block: (u64, u64), parts: Vec<Part>) -> Self {
         let (first, next) = block;
         Self {

@@ -20,6 +20,8 @@ pub(super) struct SlotEntry {
     pub(super) recent: VecDeque<u64>,
     /// Tasks that it has not answered.
     pub(super) tasks: VecDeque<u64>,
+    /// Its task is retried alone: it gets no other before it has answered.
+    pub(super) is_alone: bool,
     pub(super) ready: bool,
     /// It has opened the tasks since it was made ready.
     pub(super) is_there: bool,
@@ -68,6 +70,7 @@ impl SlotEntry {
             answered: at,
             recent: VecDeque::new(),
             tasks: VecDeque::new(),
+            is_alone: false,
             ready: false,
             is_there: false,
             since: 0,

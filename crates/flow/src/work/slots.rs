@@ -2,8 +2,9 @@
 //!
 //! A dead slot's tasks are assigned again. Its position in the input identifies the message that it processed: that
 //! message is retried alone, and set aside at the second death ([`DEATHS_MAX`]); a batch without a position is halved
-//! instead. With `blames = false` messages are retried without end, because state from one message to the next must not
-//! lose one.
+//! instead. Of a slot whose output does not reach the disk, the oldest messages without an answer are retried alone.
+//! With `blames = false` messages are retried without end, because state from one message to the next must not lose
+//! one.
 //!
 //! Constraints: limits of time use the monotonic clock; the caller kills and reaps the processes.
 
@@ -157,9 +158,10 @@ impl Work {
         self.places.iter().take(self.options.slots as usize).map(state).collect()
     }
 
-    /// A slot is dead (its process has been reaped): its tasks are given to others. `reason` is one word, `killed` or
-    /// `time`; `text` has the exit status, the signal or the limit.
-    pub fn died(&mut self, slot: u32, reason: &str, text: &str) -> Result<(), Fault> {
+    /// A slot is dead (its process has been reaped): its tasks are given to others. `late`: why its caller killed it,
+    /// if it did; `text` has the exit status, the signal or the limit.
+    pub fn died(&mut self, slot: u32, late: Option<Overdue>, text: &str) -> Result<(), Fault> {
+        let reason = if late == Some(Overdue::Code) { "time" } else { "killed" };
         let at = slot as usize;
         if at >= self.places.len() {
             return Ok(());
@@ -175,6 +177,7 @@ impl Work {
         let (pid, stream) = (place.pid, place.stream.clone());
         let tasks = std::mem::take(&mut place.tasks);
         let at_work = self.at(slot);
+        let oldest = tasks.front().copied();
         // Unstarted tasks return unchanged; the last is put in front first.
         for number in tasks.into_iter().rev() {
             let Some((id, part)) = self.given.remove(&number) else { continue };
@@ -183,8 +186,12 @@ impl Work {
             let part = &mut piece.parts[part];
             let Some(given) = part.given.iter().position(|g| g.0 == number) else { continue };
             let (_, todo) = part.given.remove(given);
-            let blames = self.options.blames && at_work == Some(number);
-            let blamed = stood.filter(|at| blames && (todo.first..todo.next).contains(at));
+            // Answers reach the disk in order: what kept them from it is in the oldest task, or soon behind it.
+            let blamed = match late {
+                Some(Overdue::Output) => (oldest == Some(number)).then_some(todo.first),
+                _ => stood.filter(|at| at_work == Some(number) && (todo.first..todo.next).contains(at)),
+            };
+            let blamed = blamed.filter(|_| self.options.blames);
             let rest = match blamed {
                 None => vec![todo],
                 Some(_) if todo.next - todo.first == 1 && todo.deaths + 1 >= DEATHS_MAX => {
@@ -193,6 +200,8 @@ impl Work {
                     Vec::new()
                 }
                 Some(_) if todo.next - todo.first == 1 => vec![Todo { deaths: todo.deaths + 1, ..todo }],
+                // Where it stood says nothing: each is done alone.
+                Some(_) if late == Some(Overdue::Output) && self.options.batch <= 1 => vec![Todo { deaths: 1, ..todo }],
                 Some(at) if self.options.batch <= 1 => {
                     let ranges = [(todo.first, at, 0), (at, at + 1, 1), (at + 1, todo.next, 0)];
                     let some = ranges.into_iter().filter(|r| r.0 < r.1);

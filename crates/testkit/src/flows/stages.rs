@@ -232,7 +232,7 @@ impl Flow {
         self.stages.slots_dead += 1;
         self.stages.slots.kill(&self.machine, number);
         let work = self.mover.as_mut().and_then(|mover| mover.stages.work.as_mut());
-        let Some(Err(e)) = work.map(|work| work.died(number, "killed", why)) else { return Ok(()) };
+        let Some(Err(e)) = work.map(|work| work.died(number, None, why)) else { return Ok(()) };
         self.may_fail("the worker stops", &e)?;
         self.kill_mover();
         Ok(())
