@@ -74,7 +74,7 @@ pub trait SourcePlan: Any + Debug + Send + Sync {
         None
     }
 
-    /// Bytes a second on average, where the section alone says so.
+    /// Bytes that its stream takes on a disk each second, on average, where the section alone says so.
     fn bytes_per_second(&self) -> Option<f64> {
         None
     }

@@ -24,6 +24,7 @@ mod section;
 #[cfg(test)]
 mod statistics;
 mod train;
+mod written;
 
 pub use config::{Building, ClockFault, Config};
 pub use field::ORIGIN as FIELD_ORIGIN;
@@ -250,22 +251,10 @@ pub fn build(config: &Config) -> Result<Box<dyn Source>, Fault> {
     })
 }
 
-/// Bytes of pixels, events or samples that a source makes a second on average; none where its keys do not say.
+/// Bytes that a stream of this source takes on the disk each second, on average: messages and index. None where
+/// files or a histogram say that, and are not loaded yet. It runs the source for some 30 ms.
 pub fn bytes_per_second(config: &Config) -> Option<f64> {
-    /// Time of flight and pixel of an event of `ev44`, or a sample of `se00`.
-    const BYTES: f64 = 8.0;
-    match config.model.as_str() {
-        "camera" => camera::bytes_per_second(config),
-        "field" => Some(config.rate * BYTES),
-        "amor-monitor" | "amor-devices" | "camera-metadata" => None,
-        // Small messages take more than their events.
-        _ if config.events_max.is_some_and(|most| most < 100) => None,
-        "detector" => {
-            let together = config.coincidences * f64::from(config.multiplicity) / f64::from(config.detectors);
-            Some((config.events_per_second() + together) * BYTES)
-        }
-        _ => Some(config.events_per_second() * BYTES),
-    }
+    written::bytes_per_second(config)
 }
 
 fn measured(config: &Config) -> Result<histogram::Histogram, Fault> {

@@ -67,3 +67,16 @@ pub const DETECTORS_MAX: u32 = 4096;
 pub const COINCIDENCES_MAX: f64 = 1e6;
 /// Detectors that take part in a coincidence: they are drawn one by one.
 pub const MULTIPLICITY_MAX: u32 = 256;
+
+/// Messages that say how much a source writes: a Poisson rate to 3 %.
+pub(crate) const WRITTEN_MESSAGES: u64 = 1000;
+/// Pretended time that says enough, with that many messages: a second has 14 pulses.
+pub(crate) const WRITTEN_SPAN_NS: i64 = 1_000_000_000;
+/// Pretended time at most, for sources that are nearly silent.
+pub(crate) const WRITTEN_SPAN_MAX_NS: i64 = 60_000_000_000;
+/// Bytes at most: some 30 ms.
+pub(crate) const WRITTEN_BYTES_MAX: u64 = 32 << 20;
+/// Larger frames are not made for this: beside their pixels the rest of a message is nothing.
+pub(crate) const WRITTEN_FRAME_BYTES_MAX: u64 = 64 << 10;
+/// When the pretended time begins, ns since 1970 UTC.
+pub(crate) const WRITTEN_FROM: i64 = 1_790_000_000_000_000_000;

@@ -246,7 +246,7 @@ mod tests {
         let said = |keys: &str| {
             let text = format!(
                 "instrument = \"a\"\nsource.c = {{ kind = \"sim\", model = \"camera\", fps = 1000{keys} }}\n\
-                 source.d = {{ kind = \"sim\", model = \"amor-devices\" }}\n"
+                 source.d = {{ kind = \"udp\", listen = \"127.0.0.1:9001\", framing = \"raw\" }}\n"
             );
             let path = std::env::temp_dir().join("nothing-there/a.toml");
             declared(&parse(&text, &path, &crate::Registry::builtin(), &unasked).unwrap()).unwrap_or_default()
