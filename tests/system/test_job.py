@@ -96,3 +96,20 @@ def test_a_stop_of_a_moment_ago_writes_the_file_again_only_without_hold(job, hol
         stands_on_its_own(file, report)
     # A file that is written again is another one.
     assert (path.stat().st_ino == before) == (hold != "0 s")
+
+
+def test_a_moved_instrument_writes_and_verifies_its_files(job):
+    home = job.folder / "home"
+    home.mkdir()
+    (home / "t.json").write_text(json.dumps(template("loki.motion")))
+    source = SOURCE.replace('"memory"', '"disk"')
+    text = source + SINK + '\n[run.a]\nduration = "500 ms"\nsettle = "100 ms"\n'
+    (home / "one.toml").write_text(f'instrument = "one"\n{text}')
+    report = job.report(job.popen("up", home / "one.toml", "--json"))
+    assert report["closed"]
+    moved = home.rename(job.folder / "moved")
+    file = moved / "beamport-data/one/files/one_a.nxs"
+    # Without `--data`: it lies in its data folder.
+    assert json.loads(job.run("verify", file, "--json").stdout)["ok"]
+    again = job.run("write", "a", "--data", moved / "beamport-data/one", "--output", moved / "again.nxs", "--json")
+    assert json.loads(again.stdout)["content"] == report["content"]

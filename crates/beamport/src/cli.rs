@@ -163,6 +163,18 @@ impl DataFolder {
     }
 }
 
+impl DataFolder {
+    /// Where nobody names a data folder: the one in which a file lies, if it lies in one.
+    pub fn or_above(&self, file: &Path, is_data: &dyn Fn(&Path) -> bool) -> Self {
+        if self.data.is_some() || std::env::var_os("BEAMPORT_DATA").is_some_and(|value| !value.is_empty()) {
+            return self.clone();
+        }
+        let whole = file.canonicalize().unwrap_or_else(|_| file.to_path_buf());
+        let above = whole.ancestors().skip(1).find(|folder| is_data(folder));
+        Self { data: above.map(Path::to_path_buf) }
+    }
+}
+
 /// The only folder in `parent`.
 fn only_folder(parent: &Path) -> Result<PathBuf, Fault> {
     let mut folders: Vec<PathBuf> = match std::fs::read_dir(parent) {

@@ -89,15 +89,17 @@ impl SinkSection {
         }
     }
 
-    /// What the metadata of a run says of the file.
+    /// What the metadata of a run says of the file. `data`: the data folder, from which paths are found again when both
+    /// were moved.
     #[must_use]
-    pub fn provenance(&self, instrument: &str, run: &str) -> Json {
+    pub fn provenance(&self, instrument: &str, run: &str, data: &Path) -> Json {
         match &self.work {
             Work::Template(template) => {
                 let Writer { static_file, layout, topics, .. } = &self.writer;
                 let inputs = self.all_inputs();
                 let mut made =
                     json!({"template": template, "static": static_file, "layout": layout.word(), "inputs": inputs});
+                made["data"] = json!(data);
                 if !topics.is_empty() {
                     made["topics"] = json!(topics);
                 }

@@ -319,8 +319,9 @@ impl Mover {
             object.extend(groups.into_iter().map(|(group, sources)| (group.to_owned(), sources.into())));
         }
         let first = self.instrument.sinks.iter().filter(|sink| sink.is_first());
-        let sinks: serde_json::Map<String, Value> =
-            first.map(|sink| (sink.name.clone(), sink.provenance(&self.instrument.name, run))).collect();
+        let sinks: serde_json::Map<String, Value> = first
+            .map(|sink| (sink.name.clone(), sink.provenance(&self.instrument.name, run, &self.data.folder)))
+            .collect();
         // Code that has no hash is ready-made or installed.
         let code = |worker: &StageHandle| worker.code().filter(|code| code["hash"].is_string());
         let workers: serde_json::Map<String, Value> = self

@@ -57,7 +57,7 @@ fn write(asked: &Verb, registry: &Registry, out: &mut dyn Write, err: &mut dyn W
             Known::One { template: template.clone(), static_file, layout: writer.layout, topics, inputs }
         }
         (Some(template), _) => return Err(not_there(template).into()),
-        (None, sink) => match recorded(&run.metadata, sink.as_deref())? {
+        (None, sink) => match recorded(&run.metadata, sink.as_deref(), &data.folder)? {
             Some(known) => known,
             None => {
                 let (template, topics) = (only_template(&data.folder)?, BTreeMap::new());
@@ -133,6 +133,9 @@ pub(super) fn tell(
     }
     writeln!(out, "size      {}", bytes(of_all.as_u64().unwrap_or_default()))?;
     writeln!(out, "blake3    {}", product["blake3"].as_str().unwrap_or_default())?;
+    if let Some(content) = product["content"].as_str() {
+        writeln!(out, "content   {content}")?;
+    }
     if let Some(time) = snapshot {
         writeln!(out, "snapshot  {} of an open run", moment(time))?;
     }
@@ -344,16 +347,32 @@ fn not_there(template: &Path) -> Fault {
     Fault::new(format!("cannot read template `{}`", template.display()), "no such file")
 }
 
+/// Where a file of an instrument is: at its path or, where instrument and data folder were moved together, at the same
+/// place seen from the data folder.
+fn found_again(path: &str, data_then: Option<&str>, data: &Path) -> PathBuf {
+    let path = Path::new(path);
+    let moved = || {
+        let then = Path::new(data_then?);
+        let shared = path.ancestors().find(|folder| then.starts_with(folder))?;
+        let up = then.strip_prefix(shared).ok()?.components().count();
+        let now = data.canonicalize().ok()?;
+        let file = now.ancestors().nth(up)?.join(path.strip_prefix(shared).ok()?);
+        file.is_file().then_some(file)
+    };
+    if path.is_file() { path.to_path_buf() } else { moved().unwrap_or_else(|| path.to_path_buf()) }
+}
+
 /// What the run itself recorded of a sink or, without a name, of the first that can be made again. It may be from another
-/// machine, or written by anybody.
-fn recorded(metadata: &str, sink: Option<&str>) -> Result<Option<Known>, Fault> {
+/// machine, or written by anybody. `data`: the data folder.
+fn recorded(metadata: &str, sink: Option<&str>, data: &Path) -> Result<Option<Known>, Fault> {
     let metadata: Value = serde_json::from_str(metadata).unwrap_or_default();
     let none = serde_json::Map::new();
     let sinks = metadata["sinks"].as_object().unwrap_or(&none);
-    let template = |made: &Value| made["template"].as_str().map(PathBuf::from);
+    let path = |made: &Value, key: &str| Some(found_again(made[key].as_str()?, made["data"].as_str(), data));
+    let template = |made: &Value| path(made, "template");
     let one = |(made, template): (&Value, PathBuf)| Known::One {
         template,
-        static_file: made["static"].as_str().map(PathBuf::from),
+        static_file: path(made, "static"),
         layout: made["layout"].as_str().and_then(Layout::of).unwrap_or_default(),
         topics: serde_json::from_value(made["topics"].clone()).unwrap_or_default(),
         // Runs of earlier versions say nothing.
@@ -603,7 +622,11 @@ mod tests {
     fn what_a_run_says_of_its_files_of_frames_never_leads_out_of_their_folder() {
         let of = |name: &str, frames: u64, sink: Option<&str>| {
             let made = json!({"frames": frames, "name": name, "inputs": ["camera"]});
-            recorded(&json!({"sinks": {"a": {"template": "/no/such"}, "images": made}}).to_string(), sink)
+            recorded(
+                &json!({"sinks": {"a": {"template": "/no/such"}, "images": made}}).to_string(),
+                sink,
+                Path::new("/no"),
+            )
         };
         let compression = Compression::None;
         let known =
@@ -617,7 +640,7 @@ mod tests {
         assert_eq!(of("{number}.h5", 0, None).unwrap(), None);
         let packed = |word: &str| {
             let made = json!({"frames": 5, "name": "{number}", "inputs": ["camera"], "compression": word});
-            match recorded(&json!({"sinks": {"images": made}}).to_string(), None).unwrap() {
+            match recorded(&json!({"sinks": {"images": made}}).to_string(), None, Path::new("/no")).unwrap() {
                 Some(Known::Many { compression, .. }) => Some(compression),
                 _ => None,
             }
@@ -627,7 +650,27 @@ mod tests {
         assert!(of("{number}.h5", 5, Some("a")).unwrap_err().to_string().contains("/no/such"));
         let fault = of("{number}.h5", 5, Some("b")).unwrap_err();
         assert_eq!(fault.hint, "sinks of this run are a, images");
-        assert_eq!(recorded("", None).unwrap(), None);
+        assert_eq!(recorded("", None, Path::new("/no")).unwrap(), None);
+    }
+
+    #[test]
+    fn a_template_is_found_where_instrument_and_data_folder_were_moved_together() {
+        let folder = std::env::temp_dir().join(format!("beamport-moved-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(folder.join("there/beamport-data/amor")).unwrap();
+        std::fs::create_dir_all(folder.join("alone/amor")).unwrap();
+        std::fs::write(folder.join("there/amor.nexus.json"), "{}").unwrap();
+        let text = |path: &str| folder.join(path).display().to_string();
+        let (then, template) = (text("here/beamport-data/amor"), text("here/amor.nexus.json"));
+        let found = |data: &str| found_again(&template, Some(&then), &folder.join(data));
+        assert_eq!(found("there/beamport-data/amor"), folder.canonicalize().unwrap().join("there/amor.nexus.json"));
+        // The data folder alone was moved, and the template is gone.
+        assert_eq!(found("alone/amor"), Path::new(&template));
+        // It stands where it stood.
+        std::fs::create_dir_all(folder.join("here")).unwrap();
+        std::fs::write(folder.join("here/amor.nexus.json"), "{}").unwrap();
+        assert_eq!(found("there/beamport-data/amor"), Path::new(&template));
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
