@@ -70,6 +70,7 @@ def test_a_finished_file_has_the_metadata_of_its_start():
         "aside": {"unfit": 1},
         "lost": [],
         "blake3": "af13",
+        "content": "c0de",
     }
 
 

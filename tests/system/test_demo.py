@@ -63,7 +63,7 @@ def test_report_of_the_demonstration_is_true(lab, nexus):
     assert all(row["closed"] for row in report["ledger"])
     # A second one replaces the first; a folder that is something else is left alone.
     again = json.loads(lab.run("demo", "--duration", "200 ms", "--json", "--data", lab.data).stdout)
-    assert again["closed"] and again["blake3"] != report["blake3"]
+    assert again["closed"] and again["blake3"] != report["blake3"] and again["content"] != report["content"]
     mine = lab.folder / "mine"
     mine.mkdir()
     (mine / "thesis.txt").write_text("years of work")

@@ -45,8 +45,22 @@ def written(facility, name: str) -> tuple[list[int], list[int]]:
         return sorted(file["entry/bank/event_time_zero"][:].tolist()), file["entry/temperature/time"][:].tolist()
 
 
-@pytest.mark.parametrize("lags", [[0, 0], [1000, 1000], [9000, 2000], [30_000, 0], [60_000, 41_000]], ids=str)
+def rows(facility, name: str) -> dict[str, list]:
+    """The datasets of a file in the order of its times, without the account and the name of the run."""
+    with h5py.File(facility.files / name) as file:
+        bank, log = file["entry/bank"], file["entry/temperature"]
+        times, index = bank["event_time_zero"][:], list(bank["event_index"][:]) + [len(bank["event_id"])]
+        pulses = zip(times.tolist(), index, index[1:], strict=False)
+        events = sorted((time, bank["event_id"][low:high].tolist()) for time, low, high in pulses)
+        return {"events": events, "values": log["value"][:].tolist(), "times": log["time"][:].tolist()}
+
+
+LAGS = [[0], [0, 0], [1000, 1000], [9000, 2000], [30_000, 0], [60_000, 41_000], [0, 700, 7000, 30_000, 60_000]]
+
+
+@pytest.mark.parametrize("lags", LAGS, ids=str)
 def test_a_past_interval_gives_one_file(facility, lags):
+    facility.topic = facility.kafka.topic(f"past_{len(lags)}_{lags[0]}", len(lags))
     start = now_ms() - 200_000
     sent = send(facility, start, 12_000, 10, lags)
     facility.writer(after_stop="10s")
@@ -57,24 +71,32 @@ def test_a_past_interval_gives_one_file(facility, lags):
         facility.accepted(job)
         _, message = facility.finished(job)
         assert message["lost"] == [] and "late" not in message
-        hashes.append(message["blake3"])
+        hashes.append(message["content"])
+        with h5py.File(facility.files / name) as file:
+            assert file["entry/beamport/content"][()].decode() == message["content"]
         events, values = written(facility, name)
         inside = [time for time in sent if (start + 20_000) * NS <= time <= stop * NS]
         assert events == inside
         assert values[-len(inside) :] == inside
-    print(f"lags {lags} ms: {len(inside)} of {len(inside)} twice; hashes {hashes}")
+    assert hashes[0] == hashes[1]
+    assert rows(facility, "one.nxs") == rows(facility, "two.nxs")
+    print(f"lags {lags} ms: {len(inside)} of {len(inside)} twice, with equal hashes")
 
 
 def test_past_jobs_with_random_lags_and_kills_are_whole(facility, dice, times):
     facility.writer(after_stop="10s")
     start = now_ms() - 400_000
-    lags = [dice.randrange(0, 60_000) for _ in range(2)]
+    lags = [dice.randrange(0, 60_000) for _ in range(dice.randrange(1, 6))]
+    facility.topic = facility.kafka.topic("past_random", len(lags))
     sent = send(facility, start, 20_000, 10, lags)
     kills = 0
-    for number in range(times(6, 100)):
+    hashes: list[str] = []
+    for number in range(times(20, 300)):
         name = f"{number}.nxs"
-        begin = start + dice.randrange(0, 100_000)
-        stop = begin + dice.randrange(1, 80_000)
+        # Each interval twice.
+        if number % 2 == 0:
+            begin = start + dice.randrange(0, 100_000)
+            stop = begin + dice.randrange(1, 80_000)
         job = facility.start(name, begin, stop)
         facility.accepted(job)
         if dice.random() < 0.7:
@@ -82,7 +104,9 @@ def test_past_jobs_with_random_lags_and_kills_are_whole(facility, dice, times):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
                     kills += 1
-        facility.finished(job)
+        _, message = facility.finished(job)
+        hashes.append(message["content"])
+        assert number % 2 == 0 or hashes[-1] == hashes[-2], f"{number}: lags {lags}, {kills} kills"
         inside = [time for time in sent if begin * NS <= time <= stop * NS]
         events, values = written(facility, name)
         assert events == inside, f"{number}: {len(events)} of {len(inside)}, lags {lags}"

@@ -134,8 +134,10 @@ def test_file_of_a_killed_writer_opens_and_becomes_the_undisturbed_file(instrume
     members = next(line["messages"] for line in report["streams"] if line["name"] == "detector")
     assert look(lab, path) == members
     again = lab.folder / "again.nxs"
-    lab.run("write", "first", "-o", again, "--data", lab.data, "--template", lab.folder / "amor.nexus.json")
+    template = lab.folder / "amor.nexus.json"
+    written = lab.run("write", "first", "-o", again, "--json", "--data", lab.data, "--template", template)
     assert different(path, again) == []
+    assert json.loads(written.stdout)["content"] == report["content"]
     opened.sort()
     print(
         f"file writer killed: {kills} injected ({movers} with the mover), plain h5py read the file whole at once {whole} times "

@@ -116,9 +116,8 @@ impl Report {
             "file": of("file"),
             "size": of("size"),
             "blake3": of("blake3"),
-            "written": self.written.iter().map(|w| json!({"sink": w.sink, "file": w.product["file"], "size": w.product["size"],
-                                                          "blake3": w.product["blake3"], "files": w.product["files"],
-                                                          "bytes": w.product["bytes"]})).collect::<Vec<_>>(),
+            "content": of("content"),
+            "written": self.written.iter().map(written_row).collect::<Vec<_>>(),
             "closed": self.is_closed(),
             "silent": self.silent.iter().map(Fault::to_json).collect::<Vec<_>>(),
             "streams": self.streams,
@@ -174,6 +173,7 @@ impl Report {
             let size = w.product["size"].as_u64().unwrap_or(0);
             let _ = writeln!(out, "\nfile    {}  ({} bytes)", text("file"), thousands(size));
             let _ = writeln!(out, "blake3  {}", text("blake3"));
+            let _ = writeln!(out, "content {}", text("content"));
             let file = text("file");
             if let Some((folder, "B3SUMS")) = file.rsplit_once('/') {
                 let of = |key: &str| thousands(w.product[key].as_u64().unwrap_or(0));
@@ -224,6 +224,13 @@ impl Report {
         let stages: Vec<String> = stages.chain(silent).collect();
         block("of all runs and starts", &stages);
     }
+}
+
+/// What a sink made of the run.
+fn written_row(written: &Written) -> Value {
+    let Written { sink, product: made, .. } = written;
+    json!({"sink": sink, "file": made["file"], "size": made["size"], "blake3": made["blake3"], "files": made["files"],
+           "bytes": made["bytes"], "content": made["content"]})
 }
 
 fn failed_row(failed: &Failed) -> Value {

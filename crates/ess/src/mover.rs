@@ -260,6 +260,7 @@ pub(crate) fn account(report: &Value, topics: &[String], written: &mut Written) 
         });
     }
     written.blake3 = report["blake3"].as_str().map(str::to_owned);
+    written.content = report["content"].as_str().map(str::to_owned);
     written.error = given_up(report).or_else(|| match () {
         () if report["closed"] != true => Some("the account of the job is not closed".into()),
         () if lost_count > 0 && written.lost.is_empty() => Some(format!("{lost_count} messages are lost")),
@@ -293,7 +294,7 @@ mod tests {
     #[test]
     fn loss_is_told_by_topic_partition_and_offsets() {
         let report = json!({
-            "run": "r", "file": "/f", "blake3": "ab", "closed": true, "failed": [],
+            "run": "r", "file": "/f", "blake3": "ab", "content": "cd", "closed": true, "failed": [],
             "streams": [{"name": "t2", "messages": 5, "bytes": 50, "lost": 2, "late": 4}],
             "ledger": [{"account": "reader", "aside": {"aside.unmatched": 3}}, {"account": "entry"}],
             "gaps": [
@@ -306,7 +307,8 @@ mod tests {
         assert_eq!((written.topics["b"], written.late["b"]), ((5, 50), 4));
         assert_eq!(written.aside["aside.unmatched"], 3);
         let lost = Lost { topic: "b".into(), partition: 1, first: 7, last: 8, reason: "lost.retention".into() };
-        assert_eq!((written.lost, written.error, written.blake3), (vec![lost], None, Some("ab".into())));
+        assert_eq!((written.lost, written.error), (vec![lost], None));
+        assert_eq!((written.blake3.as_deref(), written.content.as_deref()), (Some("ab"), Some("cd")));
     }
 
     #[test]

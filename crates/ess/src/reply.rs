@@ -199,6 +199,8 @@ pub struct Written {
     pub begins: Vec<Begin>,
     /// Hash of the file.
     pub blake3: Option<String>,
+    /// Hash of the messages that the file was written from: equal for two jobs of one interval.
+    pub content: Option<String>,
 }
 
 /// The oldest message of a partition.
@@ -242,6 +244,7 @@ struct Account<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
     blake3: &'a Option<String>,
+    content: &'a Option<String>,
 }
 
 #[derive(Serialize)]
@@ -280,6 +283,7 @@ pub fn written(service_id: &str, job: &Written) -> Vec<u8> {
         more_lost: job.lost.len().saturating_sub(LOST_MAX),
         warnings: job.begins.iter().take(LOST_MAX).map(warning).collect(),
         blake3: &job.blake3,
+        content: &job.content,
     };
     let mut out = Vec::new();
     let fields = Wrdn {

@@ -8,10 +8,12 @@
 
 use crate::book::Book;
 use crate::commits::{self, commits_of_run, last_commit, reader_name, seen};
+use crate::content::Content;
 use crate::data::{Data, stream_fault};
 use crate::records::{CUT, Commit, Gap, Input, Range, Run, reason_of};
 use crate::runs;
-use crate::{Aside, Fault, Product, Sink};
+use crate::{Aside, Fault, Sink};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use store::{Check, Clock, Error, Kind, Level, Message, ReadOptions, Reader, Stretch, Why};
@@ -33,6 +35,7 @@ struct FeedInput {
     looked_back: bool,
     /// Bytes of the payloads read since the last commit.
     uncommitted: u64,
+    content: Content,
 }
 
 /// What one step of a feed did.
@@ -133,7 +136,7 @@ impl Feed {
         if keep {
             reader.commit(account.next);
         }
-        Ok(FeedInput { reader, account, looked_back: false, uncommitted: 0 })
+        Ok(FeedInput { reader, account, looked_back: false, uncommitted: 0, content: Content::default() })
     }
 
     /// The feed ends at these sequences, one an input, whatever becomes of the run: what is in the streams at `time`, ns since
@@ -208,7 +211,7 @@ impl Feed {
     fn step_input(&mut self, at: usize, sink: &mut dyn Sink) -> Result<u64, Fault> {
         let keeps = self.commits.is_some();
         let Self { data, run, inputs, aside, newest, gaps, hold, .. } = self;
-        let FeedInput { reader, account, looked_back, uncommitted } = &mut inputs[at];
+        let FeedInput { reader, account, looked_back, uncommitted, content } = &mut inputs[at];
         if !std::mem::replace(looked_back, true) {
             look_back(run, reader, account.next, &mut |message| {
                 message.into_iter().for_each(|message| sink.before(at, message, false));
@@ -284,13 +287,19 @@ impl Feed {
         aside.clear();
         if let Some(last) = members.last() {
             sink.write(at, &members, aside)?;
+            // Not before: a sink without room is given them once more.
+            members.iter().for_each(|message| content.note(&header, message));
             account.counts.insert(LAST.into(), last.sequence + 1);
             let bytes: u64 = members.iter().map(|message| message.payload.len() as u64).sum();
             *account.counts.entry(BYTES.into()).or_default() += bytes;
         }
         let total = next - account.next;
-        account.done += members.len() as u64 - aside.len() as u64;
-        let outside = total - members.len() as u64 - unknown.map_or(0, |u| u.2);
+        let given = members.len() as u64;
+        account.done += given - aside.len() as u64;
+        let outside = total - given - unknown.map_or(0, |u| u.2);
+        let sum = content.sum(reader);
+        // Not a count of messages.
+        account.counts.entry("content".into()).and_modify(|all| *all = all.wrapping_add(sum)).or_insert(sum);
         if let Some((first, last, count)) = unknown {
             add_gap(gaps, &Input { next: first, ..account.clone() }, last, Known::default(), "clock");
             *account.counts.entry("lost.clock".into()).or_default() += count;
@@ -322,13 +331,20 @@ impl Feed {
 
     /// Ends the work of a complete feed: the sink closes its product, the last commit says so.
     /// `account` is written into the product: the ledger of the run as JSON. The places of the feed stay until its commit
-    /// is filed.
-    pub fn finish(&mut self, sink: &mut dyn Sink, account: &str, now: i64) -> Result<Product, Fault> {
-        let product = sink.finish(account)?;
-        let state = product.json();
+    /// is filed. The answer is the product as the commit has it.
+    pub fn finish(&mut self, sink: &mut dyn Sink, account: &str, now: i64) -> Result<Value, Fault> {
+        let mut product = sink.finish(account)?.json();
+        product["content"] = self.content().into();
         self.finished = true;
-        self.commit(state.to_string(), true, now)?;
+        self.commit(product.to_string(), true, now)?;
         Ok(product)
+    }
+
+    /// The hash of all messages that were given to the sink, hexadecimal: equal for two sinks that were given the same
+    /// messages, in whatever order.
+    pub fn content(&self) -> String {
+        let sum = self.accounts().map(|account| account.count("content")).fold(0, u64::wrapping_add);
+        format!("{sum:016x}")
     }
 
     /// Whether the streams still hold everything that was read, so that a sink that begins anew loses nothing.

@@ -6,6 +6,7 @@ mod aside;
 pub mod book;
 pub mod checked;
 pub mod commits;
+mod content;
 mod cuts;
 mod data;
 pub mod edge;

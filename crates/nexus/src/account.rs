@@ -27,6 +27,9 @@ pub(crate) fn tables(path: &str, account: &str) -> Vec<Table> {
         if let (Some(closed), "closed") = (value.as_bool(), name.as_str()) {
             out[0].1.push((name.clone(), Data::number(DType::Int8, &[u8::from(closed)])));
         }
+        if let (Some(content), "content") = (value.as_str(), name.as_str()) {
+            out[0].1.push((name.clone(), Data::text(content.to_owned())));
+        }
         if let (Some(lost), "lost") = (value.as_u64(), name.as_str()) {
             out[0].1.push((name.clone(), Data::number(DType::UInt64, &lost.to_le_bytes())));
         }

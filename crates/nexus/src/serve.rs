@@ -369,11 +369,11 @@ fn finish(data: &Data, job: &WriterJob, feed: &mut Feed, sink: &mut dyn Target) 
         sink.set_snapshot(time);
         stop = stop.min(time);
     }
-    let text = serde_json::to_string(&account).map_err(|e| Fault::new("the account cannot be written", e))?;
+    let mut account = json!(account);
+    account["content"] = feed.content().into();
     sink.set_stop(stop);
-    let product = feed.finish(sink, &text, clock::now())?;
-    let mut answer = product.json();
-    answer["account"] = json!(account);
+    let mut answer = feed.finish(sink, &account.to_string(), clock::now())?;
+    answer["account"] = account;
     if let Some(Snapshot { time, .. }) = job.snapshot {
         answer["snapshot"] = json!(clock::iso8601(time));
     }

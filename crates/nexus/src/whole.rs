@@ -1,6 +1,6 @@
 //! A reader that comes between any two writes to the file, as after a kill there, finds it whole.
 
-#[path = "../tests/messages/mod.rs"]
+#[path = "../tests/all/messages.rs"]
 pub(crate) mod messages;
 
 use crate::template::{Layout, Template};

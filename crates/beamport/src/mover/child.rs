@@ -2,9 +2,8 @@
 //!
 //! `beamport-nexus write` reads its job ([`flow::WriterJob`]) from stdin, and the streams itself (`flow::Feed`). It keeps its
 //! commits in `NAME.RUN.commits`, unless it is `detached`, waits while the run goes on, and ends when the sealed run is
-//! in the file. The last line on stdout is
-//! `{"file","size","blake3","files","bytes","account"}`. Exit 0 done, 2 a fault on stderr, 3 a fault that will come again. It dies with
-//! its parent.
+//! in the file. The last line on stdout is `{"file","size","blake3","files","bytes","content","account"}`. Exit 0 done,
+//! 2 a fault on stderr, 3 a fault that will come again. It dies with its parent.
 //!
 //! A writer that dies or meets a fault is started again, after a pause that doubles. One that says its fault will come
 //! again is not: the file is given up, its places are let go so that nobody waits for it, and `up` says so at its end.
@@ -142,7 +141,7 @@ pub struct Written {
     pub sink: String,
     /// Run.
     pub run: String,
-    /// `{"file","size","blake3"}`.
+    /// `{"file","size","blake3","content"}`.
     pub product: Value,
 }
 

@@ -35,6 +35,7 @@ fn finished() -> Written {
         lost: Vec::new(),
         begins: Vec::new(),
         blake3: Some("af13".into()),
+        content: Some("c0de".into()),
     }
 }
 

@@ -1,0 +1,66 @@
+//! The hash of what a sink wrote of a run, which does not depend on order.
+//!
+//! Two files of one run or interval have different bytes: the name of the run is in them, messages of several origins
+//! arrive in another order, chunks have other places. Their content is equal if the same messages were given to the
+//! sink (decision 0026): the sum, modulo 2^64, over all messages of H(origin) × M(schema, number, source time, length,
+//! CRC-32C of the payload). Sums of inputs add up to that of the sink, and a commit keeps them.
+
+use store::{Header, Message, Reader};
+
+/// The messages of one input.
+#[derive(Default)]
+pub(crate) struct Content {
+    /// H of each row of the table of origins, 0 where it was not asked for.
+    origins: Vec<u64>,
+    /// Row of the origin and M of the messages of a batch.
+    batch: Vec<(u32, u64)>,
+}
+
+impl Content {
+    /// Notes a message that was given to the sink.
+    #[inline]
+    pub(crate) fn note(&mut self, header: &Header, message: &Message<'_>) {
+        let entry = message.entry;
+        // The checksum of a view entry is of another stream's place.
+        let sum = entry.payload_sum(&header.uuid, header.epoch_of(message.sequence), message.sequence);
+        let sum = sum.unwrap_or_else(|| store::crc32c(message.payload));
+        let fields = [
+            u64::from(u32::from_le_bytes(entry.schema.0)) << 32 | u64::from(sum),
+            entry.origin_seq,
+            entry.source_time as u64,
+            u64::from(entry.length),
+        ];
+        // The increment of splitmix64, 2^64 divided by the golden ratio.
+        let hash = fields.into_iter().fold(0, |hash: u64, field| mix(hash.wrapping_add(0x9E37_79B9_7F4A_7C15) ^ field));
+        self.batch.push((entry.origin, hash));
+    }
+
+    /// The sum over the messages noted since the last call, which `reader` has read.
+    pub(crate) fn sum(&mut self, reader: &mut Reader) -> u64 {
+        let Self { origins, batch } = self;
+        batch.drain(..).fold(0, |total, (row, hash)| {
+            let at = row as usize;
+            if origins.len() <= at {
+                origins.resize(at + 1, 0);
+            }
+            if origins[at] == 0 {
+                origins[at] = hash_of(reader.origin(row));
+            }
+            total.wrapping_add(origins[at].wrapping_mul(hash))
+        })
+    }
+}
+
+/// H of an origin, which is odd: no message of it is multiplied away.
+fn hash_of(origin: &str) -> u64 {
+    // FNV-1a of 64 bits (Fowler, Noll, Vo).
+    let of_byte = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
+    mix(origin.bytes().fold(0xCBF2_9CE4_8422_2325, of_byte)) | 1
+}
+
+/// The finaliser of splitmix64 (Steele, Lea, Flood 2014).
+fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
