@@ -1,6 +1,6 @@
 //! A writer of NeXus files with a module of its own: `program = "path/to/counters"` of a sink starts it.
 //!
-//! The text of docs/how-to/add-a-writer-module.md; `crates/nexus/tests/outside.rs` runs it.
+//! The text of docs/how-to/add-a-writer-module.md; `crates/nexus/tests/all/outside.rs` runs it.
 
 use beamport_nexus::{Dataset, Filler, Given, Module, Rows, Wrong};
 use serde_json::{Map, Value, json};

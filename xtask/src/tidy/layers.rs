@@ -35,7 +35,7 @@ const CRATES: [Layers; 2] = [
             &["tally"],
             &["records", "data", "sink"],
             &["aside", "book", "live", "statistics"],
-            &["commits", "cuts", "extent", "numbers"],
+            &["commits", "content", "cuts", "extent", "numbers"],
             &["runs", "totals"],
             &["origins"],
             &["room"],

@@ -1,0 +1,9 @@
+//! All tests of the crate from outside, in one program: linking it takes longer than running it.
+#![cfg(feature = "client")]
+#![allow(missing_docs)]
+
+mod cluster;
+mod group;
+mod mock;
+mod producer;
+mod sink;

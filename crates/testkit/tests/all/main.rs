@@ -1,0 +1,16 @@
+//! All tests of the crate from outside, in one program: linking it takes longer than running it.
+
+mod book;
+mod clock;
+mod content;
+mod flows;
+mod gaps;
+mod intervals;
+mod loss;
+mod merge;
+mod receive;
+mod relay;
+mod runs;
+mod status;
+mod totals;
+mod work;
