@@ -34,10 +34,11 @@ def test_a_run_by_several_writers_is_the_run_by_one(instrument, dice):
         os.kill(victim, signal.SIGKILL)
         until(lambda victim=victim: gone(victim), "it does not die")
     until(lambda: lab.stream("monitor").marks()[1] >= 2, "no messages")
-    lab.whole(process)
+    report = lab.whole(process)
     assert sorted(path.name for path in files.iterdir() if path.suffix == ".nxs") == sorted(("first.nxs", *OTHERS))
     again = lab.folder / "again.nxs"
-    lab.run("write", "first", "-o", again, "--data", lab.data)
+    written = json.loads(lab.run("write", "first", "-o", again, "--data", lab.data, "--json").stdout)
+    assert written["content"] == report["content"]
 
     def measured(whole):
         # Each file has the account of its own writer, and says how it was shared out.

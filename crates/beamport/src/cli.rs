@@ -169,9 +169,10 @@ impl DataFolder {
         if self.data.is_some() || std::env::var_os("BEAMPORT_DATA").is_some_and(|value| !value.is_empty()) {
             return self.clone();
         }
-        let whole = file.canonicalize().unwrap_or_else(|_| file.to_path_buf());
-        let above = whole.ancestors().skip(1).find(|folder| is_data(folder));
-        Self { data: above.map(Path::to_path_buf) }
+        // As it is named, and where links lead.
+        let places = [std::path::absolute(file), file.canonicalize()].into_iter().flatten();
+        let above = |place: PathBuf| place.ancestors().skip(1).find(|folder| is_data(folder)).map(Path::to_path_buf);
+        Self { data: places.filter_map(above).next() }
     }
 }
 

@@ -2,7 +2,8 @@
 //! screen, `--json` and the tests.
 
 use crate::figures::{absent, span, thousands};
-use crate::limits::DEAD_NAMED;
+use crate::file::writer_name;
+use crate::limits::{DEAD_NAMED, WRITERS_MAX};
 use crate::mover::{Failed, Written};
 use flow::ledger::{Account, DeadTime, Entry, Missing, Row, total};
 use flow::records::{Commit, Gap};
@@ -116,7 +117,7 @@ impl Report {
             "file": of("file"),
             "size": of("size"),
             "blake3": of("blake3"),
-            "content": of("content"),
+            "content": self.content(),
             "written": self.written.iter().map(written_row).collect::<Vec<_>>(),
             "closed": self.is_closed(),
             "silent": self.silent.iter().map(Fault::to_json).collect::<Vec<_>>(),
@@ -127,6 +128,17 @@ impl Report {
             "clock_step_ns": self.account.clock_step_ns,
             "failed": self.failed.iter().map(failed_row).collect::<Vec<_>>(),
         })
+    }
+
+    /// The content of the first file: that of several writers of a sink is the sum over their files.
+    fn content(&self) -> Option<String> {
+        let first = self.written.first()?;
+        let names = (1..WRITERS_MAX as usize).map(|number| writer_name(&first.sink, number));
+        let names: Vec<String> = std::iter::once(first.sink.clone()).chain(names).collect();
+        let parts = self.written.iter().filter(|written| names.contains(&written.sink));
+        let mut sums = parts.map(|part| u64::from_str_radix(part.product["content"].as_str()?, 16).ok());
+        let sum = sums.try_fold(0, |sum: u64, part| Some(sum.wrapping_add(part?)))?;
+        Some(format!("{sum:016x}"))
     }
 
     /// The form for programs where there is no run: the accounts of stages.

@@ -5,50 +5,75 @@
 //! sink (decision 0026): the sum, modulo 2^64, over all messages of H(origin) × M(schema, number, source time, length,
 //! CRC-32C of the payload). Sums of inputs add up to that of the sink, and a commit keeps them.
 
-use store::{Header, Message, Reader};
+use store::{Entry, Message, Reader};
 
 /// The messages of one input.
 #[derive(Default)]
 pub(crate) struct Content {
     /// H of each row of the table of origins, 0 where it was not asked for.
     origins: Vec<u64>,
-    /// Row of the origin and M of the messages of a batch.
-    batch: Vec<(u32, u64)>,
+    /// The messages of a batch.
+    batch: Vec<Noted>,
+}
+
+/// A message whose checksum may still have the salt of its place.
+struct Noted {
+    /// Row of its origin.
+    origin: u32,
+    /// Hash of all but the payload.
+    hash: u64,
+    payload: Payload,
+}
+
+enum Payload {
+    /// The salted checksum, of this entry and sequence.
+    Salted(Entry, u64),
+    /// The checksum.
+    Sum(u32),
 }
 
 impl Content {
     /// Notes a message that was given to the sink.
     #[inline]
-    pub(crate) fn note(&mut self, header: &Header, message: &Message<'_>) {
+    pub(crate) fn note(&mut self, message: &Message<'_>) {
         let entry = message.entry;
-        // The checksum of a view entry is of another stream's place.
-        let sum = entry.payload_sum(&header.uuid, header.epoch_of(message.sequence), message.sequence);
-        let sum = sum.unwrap_or_else(|| store::crc32c(message.payload));
-        let fields = [
-            u64::from(u32::from_le_bytes(entry.schema.0)) << 32 | u64::from(sum),
-            entry.origin_seq,
-            entry.source_time as u64,
-            u64::from(entry.length),
-        ];
-        // The increment of splitmix64, 2^64 divided by the golden ratio.
-        let hash = fields.into_iter().fold(0, |hash: u64, field| mix(hash.wrapping_add(0x9E37_79B9_7F4A_7C15) ^ field));
-        self.batch.push((entry.origin, hash));
+        let schema = u64::from(u32::from_le_bytes(entry.schema.0)) << 32;
+        let fields = [entry.origin_seq, entry.source_time as u64, schema | u64::from(entry.length)];
+        let hash = fields.into_iter().fold(0, and);
+        // The checksum of a view entry has the salt of another stream.
+        let payload = match entry.parent {
+            0 => Payload::Salted(*entry, message.sequence),
+            _ => Payload::Sum(store::crc32c(message.payload)),
+        };
+        self.batch.push(Noted { origin: entry.origin, hash, payload });
     }
 
-    /// The sum over the messages noted since the last call, which `reader` has read.
+    /// The sum over the messages noted since the last call, which `reader` has read: it knows all their epochs now.
     pub(crate) fn sum(&mut self, reader: &mut Reader) -> u64 {
         let Self { origins, batch } = self;
-        batch.drain(..).fold(0, |total, (row, hash)| {
-            let at = row as usize;
+        batch.drain(..).fold(0, |total, Noted { origin, hash, payload }| {
+            let sum = match payload {
+                Payload::Sum(sum) => sum,
+                Payload::Salted(entry, sequence) => {
+                    let header = reader.header();
+                    entry.payload_sum(&header.uuid, header.epoch_of(sequence), sequence)
+                }
+            };
+            let (at, hash) = (origin as usize, and(hash, sum.into()));
             if origins.len() <= at {
                 origins.resize(at + 1, 0);
             }
             if origins[at] == 0 {
-                origins[at] = hash_of(reader.origin(row));
+                origins[at] = hash_of(reader.origin(origin));
             }
             total.wrapping_add(origins[at].wrapping_mul(hash))
         })
     }
+}
+
+/// A hash and one field more; the constant is the increment of splitmix64, 2^64 divided by the golden ratio.
+fn and(hash: u64, field: u64) -> u64 {
+    mix(hash.wrapping_add(0x9E37_79B9_7F4A_7C15) ^ field)
 }
 
 /// H of an origin, which is odd: no message of it is multiplied away.

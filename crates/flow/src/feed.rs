@@ -13,7 +13,7 @@ use crate::data::{Data, stream_fault};
 use crate::records::{CUT, Commit, Gap, Input, Range, Run, reason_of};
 use crate::runs;
 use crate::{Aside, Fault, Sink};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use store::{Check, Clock, Error, Kind, Level, Message, ReadOptions, Reader, Stretch, Why};
@@ -288,18 +288,21 @@ impl Feed {
         if let Some(last) = members.last() {
             sink.write(at, &members, aside)?;
             // Not before: a sink without room is given them once more.
-            members.iter().for_each(|message| content.note(&header, message));
+            members.iter().for_each(|message| content.note(message));
             account.counts.insert(LAST.into(), last.sequence + 1);
             let bytes: u64 = members.iter().map(|message| message.payload.len() as u64).sum();
             *account.counts.entry(BYTES.into()).or_default() += bytes;
         }
         let total = next - account.next;
         let given = members.len() as u64;
-        account.done += given - aside.len() as u64;
-        let outside = total - given - unknown.map_or(0, |u| u.2);
         let sum = content.sum(reader);
         // Not a count of messages.
-        account.counts.entry("content".into()).and_modify(|all| *all = all.wrapping_add(sum)).or_insert(sum);
+        if account.done == 0 || account.counts.contains_key("content") {
+            let all = account.counts.entry("content".into()).or_default();
+            *all = all.wrapping_add(sum);
+        }
+        account.done += given - aside.len() as u64;
+        let outside = total - given - unknown.map_or(0, |u| u.2);
         if let Some((first, last, count)) = unknown {
             add_gap(gaps, &Input { next: first, ..account.clone() }, last, Known::default(), "clock");
             *account.counts.entry("lost.clock".into()).or_default() += count;
@@ -334,17 +337,18 @@ impl Feed {
     /// is filed. The answer is the product as the commit has it.
     pub fn finish(&mut self, sink: &mut dyn Sink, account: &str, now: i64) -> Result<Value, Fault> {
         let mut product = sink.finish(account)?.json();
-        product["content"] = self.content().into();
+        product["content"] = json!(self.content());
         self.finished = true;
         self.commit(product.to_string(), true, now)?;
         Ok(product)
     }
 
     /// The hash of all messages that were given to the sink, hexadecimal: equal for two sinks that were given the same
-    /// messages, in whatever order.
-    pub fn content(&self) -> String {
+    /// messages, in whatever order. None where an earlier version began.
+    pub fn content(&self) -> Option<String> {
+        let is_known = |account: &Input| account.counts.contains_key("content") || account.done == 0;
         let sum = self.accounts().map(|account| account.count("content")).fold(0, u64::wrapping_add);
-        format!("{sum:016x}")
+        self.accounts().all(is_known).then(|| format!("{sum:016x}"))
     }
 
     /// Whether the streams still hold everything that was read, so that a sink that begins anew loses nothing.

@@ -26,6 +26,9 @@ pub(crate) const STATISTICS_STALE_NS: i64 = 3_000_000_000;
 /// Pause between two ledgers of a stream, as a multiple of the time that the last one took: 5 % of the time at most.
 pub(crate) const LEDGER_PAUSE: i64 = 20;
 
+/// With less free on its disk the output of a slot may stand still for want of room: no message is blamed for it.
+pub(crate) const SLOT_ROOM_BYTES: u64 = 64 << 20;
+
 /// Slots of one worker: each takes two of the 127 places for readers of an input.
 pub const SLOTS_MAX: u32 = 32;
 

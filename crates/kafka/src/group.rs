@@ -121,6 +121,9 @@ impl Cluster {
             let event = self.answers.event(50);
             said = self.errors.newest_error().or(said);
             match event.map(|event| event.content()) {
+                Some(Content::Unanswered(mark, wrong)) if wrong.kind == Kind::Unsupported => {
+                    return Ok(Content::Offsets(mark, Vec::new()));
+                }
                 Some(Content::Unanswered(_, wrong)) => return Err(away(&self.brokers, &said.unwrap_or(wrong))),
                 Some(answers @ (Content::Topics(_) | Content::Offsets(..))) => return Ok(answers),
                 _ if Instant::now() >= until => {
@@ -181,7 +184,7 @@ impl Cluster {
     /// Compaction leaves segments with the times of messages that are gone, and a search ends in the first of them.
     fn doubted(&self, ends: &Found, missing: Vec<(String, i32)>, time: i64) -> Result<Found, Fault> {
         // Brokers before Kafka 3.0 have no answer: then the search has the last word.
-        let latest = self.ask(&missing, Spec::Latest).unwrap_or_default();
+        let latest = self.ask(&missing, Spec::Latest)?;
         let end = |place: &(String, i32)| ends.get(place).and_then(|(end, _)| *end);
         let is_wrong = |(place, (offset, at)): &(&(String, i32), &(Option<u64>, i64))| {
             *at >= time && offset.is_some_and(|offset| end(place).is_some_and(|end| offset < end))
@@ -206,7 +209,8 @@ impl Cluster {
                 Err(Fault { passes: Passes::Soon, ..Fault::new(what, wrong.text) })
             }
         };
-        rows.into_iter().map(one).collect()
+        let is_supported = |row: &OffsetAnswer| !row.offset.as_ref().is_err_and(|w| w.kind == Kind::Unsupported);
+        rows.into_iter().filter(is_supported).map(one).collect()
     }
 
     /// Reads a topic from these offsets on, one for each partition. It has connections of its own: a broker answers the

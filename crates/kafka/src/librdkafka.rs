@@ -86,12 +86,14 @@ pub enum Kind {
     BatchRefused,
     /// No broker is connected: reported beside the cause, which has an event of its own.
     AllDown,
+    /// The brokers are too old for the question.
+    Unsupported,
     /// Something else, of which librdkafka tries to get rid itself.
     Other,
 }
 
 /// The codes of the kinds.
-const KINDS: [(Kind, &[Code]); 14] = [
+const KINDS: [(Kind, &[Code]); 15] = [
     (Kind::PartitionEnd, &[Code::RD_KAFKA_RESP_ERR__PARTITION_EOF]),
     (Kind::OffsetGone, &[Code::RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET, Code::RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE]),
     (
@@ -124,6 +126,7 @@ const KINDS: [(Kind, &[Code]); 14] = [
     (Kind::NotTaken, &[Code::RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP, Code::RD_KAFKA_RESP_ERR_INVALID_RECORD]),
     (Kind::BatchRefused, &[Code::RD_KAFKA_RESP_ERR__GAPLESS_GUARANTEE]),
     (Kind::AllDown, &[Code::RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN]),
+    (Kind::Unsupported, &[Code::RD_KAFKA_RESP_ERR__UNSUPPORTED_FEATURE, Code::RD_KAFKA_RESP_ERR_UNSUPPORTED_VERSION]),
 ];
 
 impl Kind {

@@ -237,6 +237,9 @@ impl Asking<'_> {
             let event = self.answers.event(100);
             self.claim.take_errors();
             match event.map(|event| event.content()) {
+                Some(Content::Unanswered(mark, wrong)) if wrong.kind == Kind::Unsupported => {
+                    return Ok(Content::Offsets(mark, Vec::new()));
+                }
                 Some(Content::Unanswered(_, wrong)) => return Err(self.away(&wrong)),
                 Some(answers @ (Content::Topics(_) | Content::Offsets(..))) => {
                     self.claim.answered();
@@ -281,10 +284,14 @@ impl Asking<'_> {
         let is_missing = |partition: &&(String, i32)| found.get(*partition).is_some_and(Option::is_none);
         let missing: Vec<_> = all.iter().filter(is_missing).cloned().collect();
         // Brokers before Kafka 3.0 have no answer: then the search has the last word.
-        for OffsetAnswer { topic, partition, offset, time_ms } in self.ask(&missing, Spec::Latest).unwrap_or_default() {
+        for OffsetAnswer { topic, partition, offset, time_ms } in self.ask(&missing, Spec::Latest)? {
+            let latest = match offset {
+                Err(wrong) if wrong.kind == Kind::Unsupported => continue,
+                offset => offset.map_err(|wrong| self.plan.wrong(&topic, Some(partition), &wrong))?,
+            };
             let place = (topic, partition);
             let of = |offsets: &Offsets| offsets.get(&place).copied().flatten();
-            let is_before_end = offset.ok().flatten().is_some_and(|latest| of(end).is_some_and(|end| latest < end));
+            let is_before_end = latest.is_some_and(|latest| of(end).is_some_and(|end| latest < end));
             if time_ms >= time && is_before_end {
                 let begin = of(first);
                 found.insert(place, begin);

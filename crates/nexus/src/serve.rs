@@ -370,7 +370,7 @@ fn finish(data: &Data, job: &WriterJob, feed: &mut Feed, sink: &mut dyn Target) 
         stop = stop.min(time);
     }
     let mut account = json!(account);
-    account["content"] = feed.content().into();
+    account["content"] = json!(feed.content());
     sink.set_stop(stop);
     let mut answer = feed.finish(sink, &account.to_string(), clock::now())?;
     answer["account"] = account;

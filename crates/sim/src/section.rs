@@ -92,7 +92,7 @@ impl SourcePlan for Plan {
     }
 
     fn bytes_per_second(&self) -> Option<f64> {
-        crate::bytes_per_second(&self.config).filter(|_| self.files.is_none())
+        self.files.is_none().then(|| crate::bytes_per_second(&self.config)).flatten()
     }
 
     fn provenance(&self) -> Result<Option<Provenance>, Fault> {

@@ -187,11 +187,11 @@ impl Entry {
         crc32c(payload) ^ salt == self.payload_crc
     }
 
-    /// CRC-32C of the payload without the salt of this position of a stream and epoch; none of a view entry, whose
-    /// checksum has the salt of another stream.
+    /// CRC-32C of the payload, without the salt of this position of a stream and epoch: that of the parent for a view
+    /// entry.
     #[inline]
-    pub fn payload_sum(&self, uuid: &[u8; 16], epoch: u32, sequence: u64) -> Option<u32> {
-        (self.parent == 0).then(|| self.payload_crc ^ salt(salt_seed(uuid, epoch), sequence))
+    pub fn payload_sum(&self, uuid: &[u8; 16], epoch: u32, sequence: u64) -> u32 {
+        self.payload_crc ^ salt(salt_seed(uuid, epoch), sequence)
     }
 
     #[inline]

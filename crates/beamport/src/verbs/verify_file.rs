@@ -60,7 +60,8 @@ pub(super) fn verify(asked: &Verify, file: &Path, out: &mut dyn Write, err: &mut
         return Err(fault.hint("write the file again: `beamport write RUN --output FILE`").into());
     }
     // Without a data folder a list still says what its files are.
-    let folder = asked.data.or_above(file, &|folder| folder.join(flow::RUNS).is_dir());
+    let has_runs = |folder: &Path| store::Header::read(&store::Os, &folder.join(flow::RUNS)).is_ok();
+    let folder = asked.data.or_above(file, &has_runs);
     let known = open(&folder).ok().map(|data| known(&data)).transpose()?.unwrap_or_default();
     let made = &known.made;
     let list = if file.is_dir() { file.join(SUMS) } else { file.to_path_buf() };

@@ -351,15 +351,32 @@ fn not_there(template: &Path) -> Fault {
 /// place seen from the data folder.
 fn found_again(path: &str, data_then: Option<&str>, data: &Path) -> PathBuf {
     let path = Path::new(path);
-    let moved = || {
-        let then = Path::new(data_then?);
+    let moved = |now: PathBuf| {
+        let (then, path) = (without_dots(Path::new(data_then?)), without_dots(path));
         let shared = path.ancestors().find(|folder| then.starts_with(folder))?;
         let up = then.strip_prefix(shared).ok()?.components().count();
-        let now = data.canonicalize().ok()?;
-        let file = now.ancestors().nth(up)?.join(path.strip_prefix(shared).ok()?);
+        let file = without_dots(&now).ancestors().nth(up)?.join(path.strip_prefix(shared).ok()?);
         file.is_file().then_some(file)
     };
-    if path.is_file() { path.to_path_buf() } else { moved().unwrap_or_else(|| path.to_path_buf()) }
+    if path.is_file() {
+        return path.to_path_buf();
+    }
+    // As it is named, and where links lead.
+    let places = [std::path::absolute(data), data.canonicalize()].into_iter().flatten();
+    places.filter_map(moved).next().unwrap_or_else(|| path.to_path_buf())
+}
+
+/// A path whose `..` have taken away the name before them.
+fn without_dots(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            std::path::Component::ParentDir => drop(plain.pop()),
+            std::path::Component::CurDir => {}
+            part => plain.push(part),
+        }
+    }
+    plain
 }
 
 /// What the run itself recorded of a sink or, without a name, of the first that can be made again. It may be from another
@@ -663,7 +680,10 @@ mod tests {
         let text = |path: &str| folder.join(path).display().to_string();
         let (then, template) = (text("here/beamport-data/amor"), text("here/amor.nexus.json"));
         let found = |data: &str| found_again(&template, Some(&then), &folder.join(data));
-        assert_eq!(found("there/beamport-data/amor"), folder.canonicalize().unwrap().join("there/amor.nexus.json"));
+        assert_eq!(found("there/beamport-data/amor"), folder.join("there/amor.nexus.json"));
+        let beside = text("here/x/../beamport-data/amor");
+        let again = found_again(&template, Some(&beside), &folder.join("there/beamport-data/amor"));
+        assert_eq!(again, folder.join("there/amor.nexus.json"));
         // The data folder alone was moved, and the template is gone.
         assert_eq!(found("alone/amor"), Path::new(&template));
         // It stands where it stood.

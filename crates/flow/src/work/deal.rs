@@ -24,7 +24,8 @@ impl Work {
         for id in open {
             did |= self.give(id)?;
             // A message that is retried alone waits for a slot without tasks: nobody else fills it up.
-            if self.pieces.get(&id).is_some_and(Piece::waits_alone) {
+            let is_there = |slot: usize| self.places.get(slot).is_some_and(|place| place.ready && place.is_there);
+            if self.pieces.get(&id).is_some_and(|piece| piece.waits_alone(is_there)) {
                 return Ok(did);
             }
         }
@@ -154,7 +155,7 @@ impl Work {
             let part = &mut piece.parts[at];
             while let Some(todo) = part.todo.front() {
                 let slots = self.options.slots as usize;
-                let is_alone = todo.deaths > 0;
+                let is_alone = todo.is_alone();
                 let takes = |slot: &usize| self.is_free(*slot) && !(is_alone && !self.places[*slot].tasks.is_empty());
                 let slot = match part.slot.filter(|slot| count > 1 && *slot < slots) {
                     // Who sees the same block as others has a part of its own in it.

@@ -344,7 +344,7 @@ impl Work {
             Share::Balance | Share::RoundRobin => self.options.set.clamp(1, self.options.slots) as usize,
             Share::All | Share::Key => self.options.slots as usize,
         };
-        let part = || Part { todo: VecDeque::from([Todo { first, next, deaths: 0 }]), ..Part::default() };
+        let part = || Part { todo: VecDeque::from([Todo::new(first, next)]), ..Part::default() };
         let mut parts: Vec<Part> = (0..parts).map(|_| part()).collect();
         if parts.len() > 1 && matches!(self.options.share, Share::All | Share::Key) {
             parts.iter_mut().enumerate().for_each(|(at, part)| part.slot = Some(at));

@@ -16,7 +16,21 @@ pub(super) type Block = (usize, u64, u64);
 pub(super) struct Todo {
     pub(super) first: u64,
     pub(super) next: u64,
+    /// Of its only message, or of the batch: how often a slot died at it.
     pub(super) deaths: u32,
+    /// A slot died here, and nobody knows at which message: each is done alone.
+    pub(super) is_suspect: bool,
+}
+
+impl Todo {
+    pub(super) fn new(first: u64, next: u64) -> Self {
+        Self { first, next, deaths: 0, is_suspect: false }
+    }
+
+    /// It is given to a slot without other tasks, which gets none before it has answered.
+    pub(super) fn is_alone(&self) -> bool {
+        self.deaths > 0 || self.is_suspect
+    }
 }
 
 /// An answer of a slot.
@@ -71,9 +85,11 @@ pub(super) struct Piece {
 }
 
 impl Piece {
-    /// True if its next message is to be retried alone, and no slot has it.
-    pub(super) fn waits_alone(&self) -> bool {
-        self.parts.iter().any(|part| part.todo.front().is_some_and(|todo| todo.deaths > 0))
+    /// True if its next message is to be retried alone, and a slot that `is_there` could get it.
+    pub(super) fn waits_alone(&self, is_there: impl Fn(usize) -> bool) -> bool {
+        let is_bound = self.parts.len() > 1;
+        let waits = |part: &Part| part.todo.front().is_some_and(Todo::is_alone);
+        self.parts.iter().any(|part| waits(part) && (!is_bound || part.slot.is_none_or(&is_there)))
     }
 
     pub(super) fn new(input: usize, epoch: u32, block: (u64, u64), parts: Vec<Part>) -> Self {

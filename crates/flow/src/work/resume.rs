@@ -109,7 +109,7 @@ impl Work {
                     let is_open = !part.answers.iter().any(|a| (a.first..a.next).contains(&sequence));
                     let known = self.known_aside.get(&(stream.clone(), sequence));
                     if let Some(reason) = known.filter(|_| is_open) {
-                        let todo = Todo { first: sequence, next: sequence + 1, deaths: 0 };
+                        let todo = Todo::new(sequence, sequence + 1);
                         part.answers.push(Answered::killed(&todo, reason, ""));
                     }
                 }
@@ -117,12 +117,12 @@ impl Work {
                 let mut at = piece.first;
                 for answer in &part.answers {
                     if at < answer.first {
-                        part.todo.push_back(Todo { first: at, next: answer.first, deaths: 0 });
+                        part.todo.push_back(Todo::new(at, answer.first));
                     }
                     at = at.max(answer.next);
                 }
                 if at < piece.next {
-                    part.todo.push_back(Todo { first: at, next: piece.next, deaths: 0 });
+                    part.todo.push_back(Todo::new(at, piece.next));
                 }
             }
         }

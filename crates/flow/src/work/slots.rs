@@ -14,7 +14,7 @@ use super::{DEATHS_MAX, OVERDUE_LOOK, Overdue, START_MAX, SlotState, Work};
 use crate::Fault;
 use crate::book::own_meta;
 use crate::data::{stream_fault, tasks_of};
-use crate::limits::SLOTS_MAX;
+use crate::limits::{SLOT_ROOM_BYTES, SLOTS_MAX};
 use crate::slot::{MORE, WAITS};
 use store::SchemaId;
 
@@ -201,19 +201,18 @@ impl Work {
                 }
                 Some(_) if todo.next - todo.first == 1 => vec![Todo { deaths: todo.deaths + 1, ..todo }],
                 // Where it stood says nothing: each is done alone.
-                Some(_) if late == Some(Overdue::Output) && self.options.batch <= 1 => vec![Todo { deaths: 1, ..todo }],
+                Some(_) if late == Some(Overdue::Output) && self.options.batch <= 1 => {
+                    vec![Todo { is_suspect: true, ..todo }]
+                }
                 Some(at) if self.options.batch <= 1 => {
                     let ranges = [(todo.first, at, 0), (at, at + 1, 1), (at + 1, todo.next, 0)];
                     let some = ranges.into_iter().filter(|r| r.0 < r.1);
-                    some.map(|(first, next, deaths)| Todo { first, next, deaths }).collect()
+                    some.map(|(first, next, deaths)| Todo { deaths, ..Todo::new(first, next) }).collect()
                 }
                 Some(_) if todo.deaths + 1 < DEATHS_MAX => vec![Todo { deaths: todo.deaths + 1, ..todo }],
                 Some(_) => {
                     let half = todo.first + (todo.next - todo.first) / 2;
-                    vec![
-                        Todo { first: todo.first, next: half, deaths: 0 },
-                        Todo { first: half, next: todo.next, deaths: 0 },
-                    ]
+                    vec![Todo::new(todo.first, half), Todo::new(half, todo.next)]
                 }
             };
             rest.into_iter().rev().for_each(|todo| part.todo.push_front(todo));
@@ -273,14 +272,16 @@ impl Work {
         all
     }
 
-    /// True if what a slot made does not reach the disk for as long as it may take over a message. Code of a slot can close
-    /// descriptors, or limit what its process writes. Where the runner cannot write either, the slot is not to blame.
+    /// True if what a slot made does not reach the disk for as long as it may take over a message. Code of a slot can
+    /// close descriptors, or limit what its process writes. Where the runner cannot write either, or the disk has no
+    /// room, the slot is not to blame.
     fn is_unmoved(&mut self, number: usize, clock: i64) -> bool {
-        let can_write = self.trouble().is_none();
+        let has_room = || self.data.media.free(&self.data.folder).is_ok_and(|free| free >= SLOT_ROOM_BYTES);
+        let can_write = self.trouble().is_none() && has_room();
         let place = &mut self.places[number];
         let (mark, count) = (place.reader.end(), place.reader.bounds().count);
         place.unmoved = match place.unmoved {
-            _ if !place.ready || !can_write || mark >= count => None,
+            _ if !place.ready || !place.is_there || !can_write || mark >= count => None,
             Some((known, since)) if known == mark => Some((known, since)),
             _ => Some((mark, clock)),
         };
@@ -362,7 +363,7 @@ impl Work {
                     let (gone, kept): (Vec<Answered>, _) = answers.into_iter().partition(is_behind);
                     part.answers = kept;
                     did |= !gone.is_empty();
-                    part.todo.extend(gone.iter().map(|a| Todo { first: a.first, next: a.next, deaths: 0 }));
+                    part.todo.extend(gone.iter().map(|a| Todo::new(a.first, a.next)));
                     part.todo.make_contiguous().sort_by_key(|todo| todo.first);
                 }
             }

@@ -1,8 +1,8 @@
-//! All tests of the crate from outside, in one program: linking it takes longer than running it.
+//! The tests of the crate from outside, in one program: linking it takes longer than running it. Those that measure the
+//! memory of their process are beside.
 
 mod frames;
 mod hostile;
-mod large;
 mod messages;
 mod modules;
 mod outside;

@@ -94,16 +94,19 @@ fn each_model_says_what_its_stream_takes_on_the_disk() {
         ("amor-devices", &[]),
         ("loki", &[("scale", json!(0.01)), ("events_max", json!(1))]),
         ("freia", &[("scale", json!(0.002)), ("metadata", json!(1.0))]),
-        ("detector", &[]),
+        ("detector", &[("coincidences", json!(2000)), ("detectors", json!(4))]),
+        ("cspec", &[("scale", json!(1.0))]),
+        ("loki", &[("scale", json!(1.0))]),
         ("field", &[]),
         ("camera", &[("shape", json!([1, 1])), ("fps", json!(10_000))]),
         ("camera", &[("shape", json!([8, 8])), ("fps", json!(100))]),
         ("camera", &[("shape", json!([512, 512])), ("fps", json!(20))]),
+        ("camera", &[("shape", json!([8, 8])), ("fps", json!(0.5))]),
         ("camera-metadata", &[]),
     ];
     for (model, keys) in cases {
         let config = config(model, keys);
-        let seconds = if config.events_per_second() > 1e5 && *model != "camera" { 5 } else { 20 };
+        let seconds = if config.events_per_second() > 1e5 && *model != "camera" { 2 } else { 20 };
         let tape = record(&config, seconds);
         let taken: usize = tape.messages.iter().map(|(_, p)| p.len().next_multiple_of(8) + store::ENTRY_BYTES).sum();
         let rate = taken as f64 / seconds as f64;

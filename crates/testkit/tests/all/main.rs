@@ -1,10 +1,10 @@
-//! All tests of the crate from outside, in one program: linking it takes longer than running it.
+//! The tests of the crate from outside, in one program: linking it takes longer than running it. One that measures the
+//! memory of its process is beside.
 
 mod book;
 mod clock;
 mod content;
 mod flows;
-mod gaps;
 mod intervals;
 mod loss;
 mod merge;
