@@ -304,6 +304,8 @@ fn fill_in(data: &Data, written: &[Written], sinks: &[String], run: &str) -> Res
             all.push(Written { sink: sink.clone(), run: run.into(), product });
         }
     }
+    // In the order of the instrument file, whichever was finished first.
+    all.sort_by_key(|written| sinks.iter().position(|sink| *sink == written.sink));
     Ok(all)
 }
 

@@ -470,10 +470,12 @@ fn old(reader: &mut Reader, from: u64, max: usize, latest: i64) -> store::Result
     })
 }
 
-/// Where the members of the run may begin: the sealed range, else what the streams hold now.
+/// Where the members of the run may begin: the sealed range, else what the streams hold now. Where an open run began is no
+/// answer: messages from before its start came after it, and may be gone. The seal says which members were deleted.
 fn beginning(run: &Run, reader: &mut Reader) -> Result<u64, Fault> {
     let name = reader.header().name.clone();
-    if let Some(first) = run.streams.iter().filter(|r| r.stream == name).map(|r| r.first).min() {
+    let sealed = run.streams.iter().filter(|r| run.state == State::Sealed && r.stream == name).map(|r| r.first).min();
+    if let Some(first) = sealed {
         return Ok(first);
     }
     if reader.header().clock != Clock::Epoch {

@@ -8,7 +8,7 @@ use flow::{
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
-use store::{Batch, Drain, Kind, Message, Meta, Options, ReadOptions, SchemaId, Writer};
+use store::{Batch, Drain, Kind, Message, Meta, Options, ReadOptions, SchemaId, WhenFull, Writer};
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -117,6 +117,23 @@ fn cut_b(data: &Data, mut writers: Vec<Writer>) {
     let mut b = data.writer("b", &Options::disk(1 << 20)).unwrap();
     assert_eq!(b.next_sequence(), 4);
     appended(&mut b, 4..30, "another");
+}
+
+#[test]
+fn what_came_before_the_start_of_an_open_run_and_is_gone_is_not_lost() {
+    let (_machine, data, mut keeper, now) = begin();
+    let options = Options { when_full: WhenFull::DropOldest, ..Options::memory(1 << 20) };
+    let mut writer = data.writer("s", &options).unwrap();
+    // The stream is empty when the run begins.
+    keeper.begin("r", 1000, Some(2000), Duration::ZERO, "{}", now).unwrap();
+    appended(&mut writer, 0..999, &"x".repeat(4096));
+    appended(&mut writer, 999..1010, "member");
+    assert!(data.reader_early("s").unwrap().bounds().first > 0, "the first are still there");
+    let (mut feed, _) = Feed::open(&data, "file", "r", &["s".into()], true).unwrap();
+    let mut sink = Taker::default();
+    while feed.step(&mut sink).unwrap().messages > 0 {}
+    assert_eq!(sink.payloads, vec![b"member".to_vec(); 11]);
+    assert_eq!((feed.gaps(), feed.accounts().next().unwrap().done), (&[][..], 11));
 }
 
 #[test]
