@@ -470,8 +470,8 @@ fn old(reader: &mut Reader, from: u64, max: usize, latest: i64) -> store::Result
     })
 }
 
-/// Where the members of the run may begin: the sealed range, else what the streams hold now. Where an open run began is no
-/// answer: messages from before its start came after it, and may be gone. The seal says which members were deleted.
+/// Where the members of the run may begin: the sealed range, else what the streams hold now. Where an open run began is
+/// no answer: messages from before its start came after it, and may be gone. The seal says which members were deleted.
 fn beginning(run: &Run, reader: &mut Reader) -> Result<u64, Fault> {
     let name = reader.header().name.clone();
     let sealed = run.streams.iter().filter(|r| run.state == State::Sealed && r.stream == name).map(|r| r.first).min();

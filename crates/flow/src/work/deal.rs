@@ -156,7 +156,7 @@ impl Work {
             while let Some(todo) = part.todo.front() {
                 let slots = self.options.slots as usize;
                 let is_alone = todo.is_alone();
-                let takes = |slot: &usize| self.is_free(*slot) && !(is_alone && !self.places[*slot].tasks.is_empty());
+                let takes = |slot: &usize| self.is_free(*slot) && (!is_alone || self.places[*slot].tasks.is_empty());
                 let slot = match part.slot.filter(|slot| count > 1 && *slot < slots) {
                     // Who sees the same block as others has a part of its own in it.
                     Some(slot) => Some(slot).filter(takes),
