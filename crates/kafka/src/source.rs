@@ -279,7 +279,7 @@ impl Asking<'_> {
 
     /// Offsets from which on a partition has messages from this time on, ms; none where it has none. A partition of which
     /// the search says so, and whose latest message is not older, is read from its first: see [`crate::group`].
-    fn from_time(&self, all: &[(String, i32)], time: i64, first: &Offsets, end: &Offsets) -> Result<Offsets, Fault> {
+    fn since_time(&self, all: &[(String, i32)], time: i64, first: &Offsets, end: &Offsets) -> Result<Offsets, Fault> {
         let mut found = self.offsets(all, Spec::Time(time))?;
         let is_missing = |partition: &&(String, i32)| found.get(*partition).is_some_and(Option::is_none);
         let missing: Vec<_> = all.iter().filter(is_missing).cloned().collect();
@@ -663,10 +663,10 @@ fn places(
     let first = asking.offsets(all, Spec::First)?;
     let end = asking.offsets(all, Spec::End)?;
     let time = match &plan.start.value {
-        Start::At(When::At(time)) => asking.from_time(all, milliseconds(time.0), &first, &end)?,
+        Start::At(When::At(time)) => asking.since_time(all, milliseconds(time.0), &first, &end)?,
         Start::At(When::Ago(ago)) => {
             let ago = i64::try_from(ago.as_nanos()).unwrap_or(i64::MAX);
-            asking.from_time(all, milliseconds(now.saturating_sub(ago)), &first, &end)?
+            asking.since_time(all, milliseconds(now.saturating_sub(ago)), &first, &end)?
         }
         _ => Offsets::new(),
     };
