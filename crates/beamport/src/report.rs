@@ -133,8 +133,7 @@ impl Report {
     /// The content of the first file: that of several writers of a sink is the sum over their files.
     fn content(&self) -> Option<String> {
         let first = self.written.first()?;
-        let names = (1..WRITERS_MAX as usize).map(|number| writer_name(&first.sink, number));
-        let names: Vec<String> = std::iter::once(first.sink.clone()).chain(names).collect();
+        let names: Vec<String> = (0..WRITERS_MAX as usize).map(|number| writer_name(&first.sink, number)).collect();
         let parts = self.written.iter().filter(|written| names.contains(&written.sink));
         let mut sums = parts.map(|part| u64::from_str_radix(part.product["content"].as_str()?, 16).ok());
         let sum = sums.try_fold(0, |sum: u64, part| Some(sum.wrapping_add(part?)))?;

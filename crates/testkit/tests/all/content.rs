@@ -1,9 +1,9 @@
 //! The hash of what a sink was given, on the pretend machine.
 
+use crate::loss::{begin, sealed};
 use beamport_testkit::Machine;
-use flow::{Aside, Data, Fault, Feed, Product, RunKeeper, Sink, StreamView};
-use std::time::Duration;
-use store::{Drain, Message, Meta, Options, SchemaId, Writer};
+use flow::{Aside, Data, Fault, Feed, Product, Sink};
+use store::{Message, Meta, Options, SchemaId, Writer};
 
 /// A message: origin, number, source time, payload.
 type One = (&'static str, u64, i64, &'static [u8]);
@@ -52,28 +52,12 @@ fn appended(writer: &mut Writer, messages: &[One]) {
 
 /// A machine with these streams and a sealed run of times 0 to 1000.
 fn machine(streams: &[(&str, &[One])]) -> (Machine, Data) {
-    let machine = Machine::new(1);
-    let data = Data { media: machine.start(), folder: "/disk/data".into(), drain: Drain::Caller };
-    let mut keeper = RunKeeper::open(&data).unwrap();
+    let (machine, data, mut keeper, now) = begin();
     for (name, messages) in streams {
         appended(&mut data.writer(name, &Options::disk(1 << 20)).unwrap(), messages);
     }
-    sealed(&mut keeper, machine.now(), &streams.iter().map(|stream| stream.0).collect::<Vec<_>>());
+    sealed(&data, &mut keeper, now, &streams.iter().map(|stream| stream.0).collect::<Vec<_>>());
     (machine, data)
-}
-
-fn sealed(keeper: &mut RunKeeper, now: i64, streams: &[&str]) {
-    keeper.begin("r", 0, Some(1000), Duration::ZERO, "{}", now).unwrap();
-    keeper.end("r", 1000, "asked", now).unwrap();
-    let view = |name: &&str| StreamView {
-        name: name.to_string(),
-        frontier: i64::MAX,
-        ended: false,
-        marked: true,
-        begun: 0,
-        done: 0,
-    };
-    keeper.step(now, &streams.iter().map(view).collect::<Vec<_>>()).unwrap();
 }
 
 /// What a sink of these inputs says at its end.
@@ -118,9 +102,7 @@ fn a_message_with_another_origin_number_time_or_payload_has_another_content() {
 
 #[test]
 fn a_view_has_the_content_of_what_it_shows() {
-    let machine = Machine::new(1);
-    let data = Data { media: machine.start(), folder: "/disk/data".into(), drain: Drain::Caller };
-    let mut keeper = RunKeeper::open(&data).unwrap();
+    let (_machine, data, mut keeper, now) = begin();
     let mut parent = data.writer("parent", &Options::disk(1 << 20)).unwrap();
     let mut view = data.writer("view", &Options::disk(1 << 20)).unwrap();
     appended(&mut parent, &ALL);
@@ -131,7 +113,7 @@ fn a_view_has_the_content_of_what_it_shows() {
     }
     view.publish();
     view.drain().unwrap();
-    sealed(&mut keeper, machine.now(), &["parent", "view"]);
+    sealed(&data, &mut keeper, now, &["parent", "view"]);
     assert_eq!(content(&data, "a", &["view"], Taker(0)), content(&data, "b", &["parent"], Taker(0)));
 }
 

@@ -39,7 +39,7 @@ fn data_of(machine: &Machine) -> Data {
 }
 
 /// A machine with a data folder, the keeper of its runs, and the time there.
-fn begin() -> (Machine, Data, RunKeeper, i64) {
+pub(super) fn begin() -> (Machine, Data, RunKeeper, i64) {
     let machine = Machine::new(1);
     let data = data_of(&machine);
     let keeper = RunKeeper::open(&data).unwrap();
@@ -57,7 +57,7 @@ fn appended(writer: &mut Writer, numbers: std::ops::Range<u64>, payload: &str) {
 }
 
 /// Times 0 to 1000, sealed with what these streams hold.
-fn sealed(data: &Data, keeper: &mut RunKeeper, now: i64, streams: &[&str]) {
+pub(super) fn sealed(data: &Data, keeper: &mut RunKeeper, now: i64, streams: &[&str]) {
     keeper.begin("r", 0, Some(1000), Duration::ZERO, "{}", now).unwrap();
     keeper.end("r", 1000, "asked", now).unwrap();
     let view = |name: &&str| StreamView {
