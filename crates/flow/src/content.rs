@@ -5,7 +5,7 @@
 //! sink (decision 0026): the sum, modulo 2^64, over all messages of H(origin) × M(schema, number, source time, length,
 //! CRC-32C of the payload). Sums of inputs add up to that of the sink, and a commit keeps them.
 
-use store::{Entry, Message, Reader};
+use store::{Entry, Message, Reader, mix};
 
 /// The messages of one input.
 #[derive(Default)]
@@ -13,11 +13,11 @@ pub(crate) struct Content {
     /// H of each row of the table of origins, 0 where it was not asked for.
     origins: Vec<u64>,
     /// The messages of a batch.
-    batch: Vec<Noted>,
+    batch: Vec<Added>,
 }
 
 /// A message whose checksum may still have the salt of its place.
-struct Noted {
+struct Added {
     /// Row of its origin.
     origin: u32,
     /// Hash of all but the payload.
@@ -33,9 +33,9 @@ enum Payload {
 }
 
 impl Content {
-    /// Notes a message that was given to the sink.
+    /// Adds a message that was given to the sink to those of the batch.
     #[inline]
-    pub(crate) fn note(&mut self, message: &Message<'_>) {
+    pub(crate) fn add(&mut self, message: &Message<'_>) {
         let entry = message.entry;
         let schema = u64::from(u32::from_le_bytes(entry.schema.0)) << 32;
         let fields = [entry.origin_seq, entry.source_time as u64, schema | u64::from(entry.length)];
@@ -45,13 +45,13 @@ impl Content {
             0 => Payload::Salted(*entry, message.sequence),
             _ => Payload::Sum(store::crc32c(message.payload)),
         };
-        self.batch.push(Noted { origin: entry.origin, hash, payload });
+        self.batch.push(Added { origin: entry.origin, hash, payload });
     }
 
-    /// The sum over the messages noted since the last call, which `reader` has read: it knows all their epochs now.
+    /// The sum over the messages added since the last call, which `reader` has read: it knows all their epochs now.
     pub(crate) fn sum(&mut self, reader: &mut Reader) -> u64 {
         let Self { origins, batch } = self;
-        batch.drain(..).fold(0, |total, Noted { origin, hash, payload }| {
+        batch.drain(..).fold(0, |total, Added { origin, hash, payload }| {
             let sum = match payload {
                 Payload::Sum(sum) => sum,
                 Payload::Salted(entry, sequence) => {
@@ -71,9 +71,9 @@ impl Content {
     }
 }
 
-/// A hash and one field more; the constant is the increment of splitmix64, 2^64 divided by the golden ratio.
+/// A hash and one field more.
 fn and(hash: u64, field: u64) -> u64 {
-    mix(hash.wrapping_add(0x9E37_79B9_7F4A_7C15) ^ field)
+    mix(hash ^ field)
 }
 
 /// H of an origin, which is odd: no message of it is multiplied away.
@@ -81,11 +81,4 @@ fn hash_of(origin: &str) -> u64 {
     // FNV-1a of 64 bits (Fowler, Noll, Vo).
     let of_byte = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
     mix(origin.bytes().fold(0xCBF2_9CE4_8422_2325, of_byte)) | 1
-}
-
-/// The finaliser of splitmix64 (Steele, Lea, Flood 2014).
-fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
 }

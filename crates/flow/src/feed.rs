@@ -288,7 +288,7 @@ impl Feed {
         if let Some(last) = members.last() {
             sink.write(at, &members, aside)?;
             // Not before: a sink without room is given them once more.
-            members.iter().for_each(|message| content.note(message));
+            members.iter().for_each(|message| content.add(message));
             account.counts.insert(LAST.into(), last.sequence + 1);
             let bytes: u64 = members.iter().map(|message| message.payload.len() as u64).sum();
             *account.counts.entry(BYTES.into()).or_default() += bytes;

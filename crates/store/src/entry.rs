@@ -149,7 +149,7 @@ pub(crate) fn salt(seed: u64, sequence: u64) -> u32 {
 
 /// The finaliser of splitmix64 (Steele, Lea, Flood 2014): a bijection in which each input bit moves half of the output bits.
 #[inline]
-fn mix(mut z: u64) -> u64 {
+pub fn mix(mut z: u64) -> u64 {
     z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
