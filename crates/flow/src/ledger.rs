@@ -22,6 +22,7 @@ use crate::totals;
 use crate::{Fault, ResumeOrigin, runs};
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
 /// One origin's account at the entry of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -168,18 +169,54 @@ struct Committed {
     absences: Vec<Gap>,
     /// Some commits do not verify.
     is_damaged: bool,
+    /// What it rejected and never had a number, by origin and full word.
+    refused: Refused,
     /// The book has discarded commits before this time, ns since 1970 UTC.
     since: Option<i64>,
 }
 
-fn committed(data: &Data, stream: &str) -> Result<Committed, Fault> {
+/// Messages without a number, by origin and full word.
+type Refused = BTreeMap<String, BTreeMap<String, u64>>;
+
+/// Counts of rejected messages in an interval. They have no number and no time of their own, so the interval has those
+/// that a commit in it counts for the first time; a source commits them once a second.
+struct Refusals {
+    /// Commit times, ns since 1970 UTC.
+    interval: Range<i64>,
+    /// What the commits so far count.
+    all: Refused,
+    /// Of these, what commits in the interval added.
+    inside: Refused,
+    /// Commits before the first one are gone, so counts that are seen for the first time may be older.
+    is_cut: bool,
+}
+
+impl Refusals {
+    fn see(&mut self, commit: &Commit) {
+        for (origin, tally) in commit.totals.iter().flat_map(|totals| &totals.rows) {
+            for (word, n) in tally.counts().filter(|(word, _)| word.starts_with(REFUSED)) {
+                let before = self.all.get(origin).and_then(|of| of.get(word)).copied();
+                let before = before.unwrap_or(if self.is_cut { n } else { 0 });
+                self.all.entry(origin.clone()).or_default().insert(word.to_owned(), n);
+                if n > before && self.interval.contains(&commit.time) {
+                    *self.inside.entry(origin.clone()).or_default().entry(word.to_owned()).or_default() += n - before;
+                }
+            }
+        }
+    }
+}
+
+/// Reads the commits of a source. `interval`: the commit times whose rejected messages are wanted, ns since 1970 UTC.
+fn committed(data: &Data, stream: &str, interval: Range<i64>) -> Result<Committed, Fault> {
     let book = commits_of(stream);
     let is_cut = data.has(&book)? && data.reader_early(&book)?.bounds().first > 0;
     let (messages, lost) = data.book_and_lost(&book)?;
     let (mut gaps, mut since) = (Vec::new(), None);
+    let mut refusals = Refusals { interval, all: Refused::new(), inside: Refused::new(), is_cut };
     for message in messages {
         let commit = Commit::read(&message)?;
         since = since.or(is_cut.then_some(commit.time));
+        refusals.see(&commit);
         gaps.extend(commit.gaps.into_iter().filter(|g| g.stream == stream));
     }
     let (by_sequence, gaps): (Vec<Gap>, Vec<Gap>) = gaps.into_iter().partition(|g| g.by_sequence);
@@ -193,17 +230,17 @@ fn committed(data: &Data, stream: &str) -> Result<Committed, Fault> {
             _ => absences.push(gap),
         }
     }
-    Ok(Committed { gaps, absences, is_damaged: lost > 0, since })
+    Ok(Committed { gaps, absences, is_damaged: lost > 0, refused: refusals.inside, since })
 }
 
 /// The times of which not all is known, oldest first: a stream had no source, or its source did not hear all.
 pub fn absences(data: &Data, stream: &str) -> Result<Vec<Gap>, Fault> {
-    committed(data, stream).map(|committed| committed.absences)
+    committed(data, stream, 0..0).map(|committed| committed.absences)
 }
 
 /// All gaps of a stream that its book still has, by time: missing messages, absences, and what recoveries cut.
 pub fn gaps(data: &Data, stream: &str) -> Result<Vec<Gap>, Fault> {
-    let Committed { mut gaps, absences, .. } = committed(data, stream)?;
+    let Committed { mut gaps, absences, .. } = committed(data, stream, 0..0)?;
     gaps.extend(absences);
     gaps.extend(cuts(data, stream)?);
     gaps.sort_by_key(|gap| gap.from);
@@ -253,7 +290,7 @@ fn retired(stream: &str, n: u64) -> Entry {
 /// The entry accounts of a run over the sequences `from` to `to`. Gaps whose times lie in the run are counted although
 /// no message after (or before) them is in the range.
 fn entries_of(data: &Data, stream: &str, from: u64, to: u64, run: &Run) -> Result<(Vec<Entry>, Vec<Gap>), Fault> {
-    let Committed { mut gaps, is_damaged, since, .. } = committed(data, stream)?;
+    let Committed { mut gaps, is_damaged, refused, since, .. } = committed(data, stream, run.start..run.stop)?;
     gaps.sort_by_key(|g| (g.first, g.last));
     let reader = data.reader_early(stream)?;
     let spans = run.spans(reader.header(), from, to).0;
@@ -287,6 +324,13 @@ fn entries_of(data: &Data, stream: &str, from: u64, to: u64, run: &Run) -> Resul
         used.push(gap);
     }
     accounts.extend(absent.into_values());
+    for (origin, counts) in refused {
+        let at = accounts.iter().position(|account| account.origin == origin).unwrap_or_else(|| {
+            accounts.push(Entry::new(stream, origin));
+            accounts.len() - 1
+        });
+        counts.iter().for_each(|(word, n)| accounts[at].count(word, *n));
+    }
     // What was lost behind the last message of the run stands in commits alone.
     if is_damaged || since.is_some_and(|since| run.start < since) {
         accounts.iter_mut().for_each(|account| account.closed = false);

@@ -40,6 +40,8 @@ impl Source for Board {
             let meta = Meta { source_time: now, origin, origin_seq: number, schema: SchemaId(*b"test"), flags: 0 };
             let _ = out.push(&meta, &vec![0; self.bytes])?;
         }
+        // A message of a stranger, beside each of its own.
+        out.count(origin, "refused.sender", 1)?;
         self.sent.lock().unwrap().push((now, is_lost));
         self.number += 1;
         Ok(Step::At(now + PAUSE))
@@ -50,6 +52,11 @@ impl Source for Board {
 fn counted(account: &ledger::Account) -> (u64, u64) {
     let appended = account.entries.iter().map(|entry| entry.appended).sum();
     (appended, account.entries.iter().flat_map(|entry| entry.lost.values()).sum())
+}
+
+/// Rejected messages in the account of a run.
+fn refused(account: &ledger::Account) -> u64 {
+    account.entries.iter().flat_map(|entry| entry.refused.values()).sum()
 }
 
 /// Runs back to back, and their accounts at the seal and long after it.
@@ -103,6 +110,9 @@ fn history(seed: u64, kills: bool, on_disk: bool) {
         let account = ledger::account(&data, &name, &[]).unwrap();
         assert_eq!((account.state.as_str(), account.closed), ("sealed", true), "seed {seed}: {account:#?}");
         assert_eq!(counted(&account), expected[&name], "seed {seed}, run {run}, at its seal: {account:#?}");
+        // A stranger sent as often as the board. A source commits what it rejects about once a second: 100 messages.
+        let strange = mine.len() as u64;
+        assert!(refused(&account).abs_diff(strange) <= 150, "seed {seed}, run {run}: {strange}, {account:#?}");
     }
     step(&mut keeper, 1000);
     for (name, expected) in expected {
