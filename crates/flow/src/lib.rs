@@ -56,4 +56,4 @@ pub use slot::{Made, Outputs, Slot, SlotOptions, Stepped, Stop, Worker};
 pub use source::{Outlet, Silence, Source, Step};
 pub use statistics::{Statistics, statistics_of};
 pub use work::statistics::WorkerState;
-pub use work::{Boundary, Overdue, Share, SlotState, Work, WorkOptions, WorkerNow, kept};
+pub use work::{Boundary, Overdue, Share, SlotEnd, SlotState, Work, WorkOptions, WorkerNow, kept};

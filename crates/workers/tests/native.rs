@@ -7,7 +7,7 @@ mod groups;
 use beamport_workers::{ATTACH, FILTER, GROUPS, HISTOGRAM, SPLIT, STITCH};
 use flow::edge::{Needs, WorkerKind, WorkerPlace};
 use flow::records::Apart;
-use flow::{Data, Native, Stepped, UpstreamState, Work, WorkOptions, aside_of};
+use flow::{Data, Native, SlotEnd, Stepped, UpstreamState, Work, WorkOptions, aside_of};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -176,7 +176,7 @@ impl Lab {
         self.slots_dead += 1;
         self.slots.kill(&self.machine, 0);
         if let Some(work) = &mut self.runner {
-            work.died(0, None, "at random").unwrap();
+            work.died(0, SlotEnd::Killed, "at random").unwrap();
         }
     }
 

@@ -8,7 +8,7 @@ use super::code::{self, Copies};
 use super::cutover::CutOver;
 use super::stage::{self, NAP, StageHandle, StageThread, What, ns};
 use crate::file::{Code, Order, WorkerSection};
-use flow::{Data, Fault, Overdue, Passes, UpstreamState, Work, WorkOptions};
+use flow::{Data, Fault, Overdue, Passes, SlotEnd, UpstreamState, Work, WorkOptions};
 use serde_json::{Value, json};
 use settings::units::duration_text;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -387,7 +387,7 @@ impl<'a> Slots<'a> {
                     (None, Ok(status)) => ended(*status),
                     (None, Err(e)) => format!("it is lost: {e}"),
                 };
-                work.died(number, late, &text)?;
+                work.died(number, late.map_or_else(|| slot_end(&status), SlotEnd::Overdue), &text)?;
                 if !starts || number >= work.slots() {
                     continue;
                 }
@@ -463,6 +463,16 @@ impl Drop for Slots<'_> {
             let _ = child.kill();
             let _ = child.wait();
         }
+    }
+}
+
+/// How the process of a slot ended that nobody here has killed. Code does not send itself these signals.
+fn slot_end(status: &std::io::Result<ExitStatus>) -> SlotEnd {
+    match status.as_ref().map(ExitStatus::signal) {
+        Ok(Some(libc::SIGKILL | libc::SIGTERM | libc::SIGINT | libc::SIGHUP | libc::SIGQUIT)) | Err(_) => {
+            SlotEnd::Killed
+        }
+        Ok(_) => SlotEnd::Exited,
     }
 }
 

@@ -149,6 +149,17 @@ pub enum Overdue {
     Output,
 }
 
+/// How the process of a slot ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlotEnd {
+    /// Its caller killed it.
+    Overdue(Overdue),
+    /// By itself: with an exit status, or by a fault like SIGSEGV.
+    Exited,
+    /// By a signal of somebody else, or unknown.
+    Killed,
+}
+
 /// What a slot does at present.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotState {

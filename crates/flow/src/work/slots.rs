@@ -10,7 +10,7 @@
 
 use super::piece::{Answered, Piece, Todo};
 use super::slot_entry::SlotEntry;
-use super::{DEATHS_MAX, OVERDUE_LOOK, Overdue, START_MAX, SlotState, Work};
+use super::{DEATHS_MAX, OVERDUE_LOOK, Overdue, START_MAX, SlotEnd, SlotState, Work};
 use crate::Fault;
 use crate::book::own_meta;
 use crate::data::{stream_fault, tasks_of};
@@ -158,10 +158,10 @@ impl Work {
         self.places.iter().take(self.options.slots as usize).map(state).collect()
     }
 
-    /// A slot is dead (its process has been reaped): its tasks are given to others. `late`: why its caller killed it,
-    /// if it did; `text` has the exit status, the signal or the limit.
-    pub fn died(&mut self, slot: u32, late: Option<Overdue>, text: &str) -> Result<(), Fault> {
-        let reason = if late == Some(Overdue::Code) { "time" } else { "killed" };
+    /// A slot is dead (its process has been reaped): its tasks are given to others. `text` has the exit status, the
+    /// signal or the limit.
+    pub fn died(&mut self, slot: u32, end: SlotEnd, text: &str) -> Result<(), Fault> {
+        let reason = if end == SlotEnd::Overdue(Overdue::Code) { "time" } else { "killed" };
         let at = slot as usize;
         if at >= self.places.len() {
             return Ok(());
@@ -174,9 +174,12 @@ impl Work {
         place.unmoved = None;
         // A slot that ends by command did not die.
         place.state.deaths += u64::from(was_ready);
-        let (pid, stream) = (place.pid, place.stream.clone());
+        let stream = place.stream.clone();
         let tasks = std::mem::take(&mut place.tasks);
-        let at_work = self.at(slot);
+        // One that ended with an error has closed its places in order: they are nobody's, and say where it stood.
+        let has_ended = end == SlotEnd::Exited && self.can_write();
+        let pid = if has_ended && self.at(slot).is_none() { 0 } else { self.places[at].pid };
+        let at_work = self.place_of(slot, pid);
         let oldest = tasks.front().copied();
         // Unstarted tasks return unchanged; the last is put in front first.
         for number in tasks.into_iter().rev() {
@@ -186,9 +189,13 @@ impl Work {
             let part = &mut piece.parts[part];
             let Some(given) = part.given.iter().position(|g| g.0 == number) else { continue };
             let (_, todo) = part.given.remove(given);
-            // Answers reach the disk in order: what kept them from it is in the oldest task, or soon behind it.
-            let blamed = match late {
-                Some(Overdue::Output) => (oldest == Some(number)).then_some(todo.first),
+            // Answers reach the disk in order: what kept them from it is in the oldest task, or soon behind it. A slot
+            // that ended by itself behind a task of which no answer is on the disk may have ended for that.
+            let is_behind = has_ended && at_work.is_some_and(|at| at & !WAITS > number);
+            let is_unsaved = (end == SlotEnd::Overdue(Overdue::Output) || is_behind) && oldest == Some(number);
+            let blamed = match end {
+                _ if is_unsaved => Some(todo.first),
+                SlotEnd::Overdue(Overdue::Output) => None,
                 _ => stood.filter(|at| at_work == Some(number) && (todo.first..todo.next).contains(at)),
             };
             let blamed = blamed.filter(|_| self.options.blames);
@@ -201,7 +208,7 @@ impl Work {
                 }
                 Some(_) if todo.next - todo.first == 1 => vec![Todo { deaths: todo.deaths + 1, ..todo }],
                 // Where it stood says nothing: each is done alone.
-                Some(_) if late == Some(Overdue::Output) && self.options.batch <= 1 => {
+                Some(_) if is_unsaved && self.options.batch <= 1 => {
                     vec![Todo { is_suspect: true, ..todo }]
                 }
                 Some(at) if self.options.batch <= 1 => {
@@ -272,12 +279,17 @@ impl Work {
         all
     }
 
+    /// True if the disk takes what the runner writes, and has room: then a slot is to blame if its output is not there.
+    fn can_write(&self) -> bool {
+        let has_room = || self.data.media.free(&self.data.folder).is_ok_and(|free| free >= SLOT_ROOM_BYTES);
+        self.trouble().is_none() && has_room()
+    }
+
     /// True if what a slot made does not reach the disk for as long as it may take over a message. Code of a slot can
     /// close descriptors, or limit what its process writes. Where the runner cannot write either, or the disk has no
     /// room, the slot is not to blame.
     fn is_unmoved(&mut self, number: usize, clock: i64) -> bool {
-        let has_room = || self.data.media.free(&self.data.folder).is_ok_and(|free| free >= SLOT_ROOM_BYTES);
-        let can_write = self.trouble().is_none() && has_room();
+        let can_write = self.can_write();
         let place = &mut self.places[number];
         let (mark, count) = (place.reader.end(), place.reader.bounds().count);
         place.unmoved = match place.unmoved {
@@ -333,9 +345,13 @@ impl Work {
 
     /// Where a slot stands in the tasks.
     pub(super) fn at(&self, slot: u32) -> Option<u64> {
+        self.place_of(slot, self.places.get(slot as usize).map_or(0, |place| place.pid))
+    }
+
+    /// Where a slot stands or stood in the tasks. `pid`: its process, 0 for any.
+    fn place_of(&self, slot: u32, pid: u32) -> Option<u64> {
         let name = format!("slot{slot}");
         let place = self.tasks.pins().readers().into_iter().find(|r| r.name == name)?;
-        let pid = self.places.get(slot as usize).map_or(0, |p| p.pid);
         (pid == 0 || place.process.pid == pid).then_some(place.committed)
     }
 

@@ -8,7 +8,7 @@ use super::{Checked, Flow, Mover, SECOND};
 use crate::{Dice, Slots};
 use flow::records::Apart;
 use flow::{
-    Data, Fault, Intake, Made, Merge, MergeBy, MergeInput, MergeOptions, Outputs, Stepped, Stop, StreamView,
+    Data, Fault, Intake, Made, Merge, MergeBy, MergeInput, MergeOptions, Outputs, SlotEnd, Stepped, Stop, StreamView,
     UpstreamState, Work, WorkOptions, Worker, aside_of, ledger,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -232,7 +232,7 @@ impl Flow {
         self.stages.slots_dead += 1;
         self.stages.slots.kill(&self.machine, number);
         let work = self.mover.as_mut().and_then(|mover| mover.stages.work.as_mut());
-        let Some(Err(e)) = work.map(|work| work.died(number, None, why)) else { return Ok(()) };
+        let Some(Err(e)) = work.map(|work| work.died(number, SlotEnd::Killed, why)) else { return Ok(()) };
         self.may_fail("the worker stops", &e)?;
         self.kill_mover();
         Ok(())

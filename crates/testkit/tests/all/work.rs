@@ -11,8 +11,8 @@ mod slots;
 
 use beamport_testkit::{Counts, Dice, Machine, PretendMedia, Slots, histories};
 use flow::{
-    Data, Fault, Made, Outputs, Share, Slot, SlotOptions, Stepped, Stop, UpstreamState, Work, WorkOptions, Worker,
-    aside_of,
+    Data, Fault, Made, Outputs, Share, Slot, SlotEnd, SlotOptions, Stepped, Stop, UpstreamState, Work, WorkOptions,
+    Worker, aside_of,
 };
 use history::{History, INPUT, Kind, POISON, SAME, STAGE};
 use std::collections::{BTreeMap, BTreeSet};
@@ -556,7 +556,7 @@ fn slots_and_their_numbers_stand_in_the_stream_of_statistics() {
     assert_eq!((state.number("filtered"), state.number("aside"), state.number("restarts")), (5, 0, 0));
     assert_eq!(state.slots[&0]["spots"], 3);
     assert_eq!(state.slots[&0]["mean"], 0.5);
-    work.died(0, None, "").unwrap();
+    work.died(0, SlotEnd::Killed, "").unwrap();
     let state = step(&mut work);
     assert_eq!((state.number("restarts"), state.number("away")), (1, 2));
 }

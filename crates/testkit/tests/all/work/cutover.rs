@@ -7,8 +7,8 @@
 use super::history::{History, INPUT, Kind, POISON, SAME, STAGE};
 use beamport_testkit::{Counts, Dice, Machine, histories};
 use flow::{
-    Data, Fault, Made, Outputs, Share, Slot, SlotOptions, Stepped, Stop, UpstreamState, Work, WorkOptions, Worker,
-    aside_of,
+    Data, Fault, Made, Outputs, Share, Slot, SlotEnd, SlotOptions, Stepped, Stop, UpstreamState, Work, WorkOptions,
+    Worker, aside_of,
 };
 use std::collections::BTreeSet;
 use store::{Batch, Drain, Level, Meta, Options, SchemaId};
@@ -168,7 +168,7 @@ impl Kind for Changed {
                 history.kill_slots();
                 if let Some(work) = &mut history.runner {
                     for number in 0..3 {
-                        work.died(number, None, "replaced")?;
+                        work.died(number, SlotEnd::Killed, "replaced")?;
                     }
                     work.release_earlier(&[])?;
                     work.hold(false);
@@ -202,7 +202,8 @@ impl Kind for Changed {
                 }
                 if history.kind.dying > 0 {
                     history.kill_slots();
-                    let died = |work: &mut Work| (0..3).try_for_each(|number| work.died(number, None, "at start"));
+                    let died =
+                        |work: &mut Work| (0..3).try_for_each(|number| work.died(number, SlotEnd::Killed, "at start"));
                     if history.runner.as_mut().is_some_and(|work| died(work).is_err()) {
                         history.kill_runner();
                     }
@@ -366,14 +367,14 @@ fn old_code_whose_slots_never_start_could_not_be_cut_over() {
     for _ in 0..3 {
         step(&mut place.work);
         assert!(!place.work.is_idle());
-        place.work.died(0, None, "at start").unwrap();
+        place.work.died(0, SlotEnd::Killed, "at start").unwrap();
         place.work.ready(0, 0);
     }
     place.work.hold(true);
     step(&mut place.work);
     place.work.give_back().unwrap();
     assert!(!place.work.is_quiet(), "a slot lives");
-    place.work.died(0, None, "at start").unwrap();
+    place.work.died(0, SlotEnd::Killed, "at start").unwrap();
     step(&mut place.work);
     assert!(!place.work.is_quiet());
     place.work.give_back().unwrap();
@@ -433,7 +434,7 @@ fn what_was_answered_behind_a_message_that_nobody_answered_held_up_the_cut_over(
     while slot.step(&mut Maker { version: 1, bytes: 0 }, &mut |_| false).unwrap() == Stepped::Worked {}
     step(&mut work);
     drop(slot);
-    (0..2).for_each(|number| work.died(number, None, "at start").unwrap());
+    (0..2).for_each(|number| work.died(number, SlotEnd::Killed, "at start").unwrap());
     work.hold(true);
     step(&mut work);
     work.give_back().unwrap();

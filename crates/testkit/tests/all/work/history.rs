@@ -2,7 +2,7 @@
 //! process of its own; what may happen to them, and the calm behind it in which all comes to its end.
 
 use beamport_testkit::{Counts, Dice, Machine, PretendMedia, Slots};
-use flow::{Data, Fault, Stepped, UpstreamState, Work, WorkOptions, Worker};
+use flow::{Data, Fault, SlotEnd, Stepped, UpstreamState, Work, WorkOptions, Worker};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use store::{Drain, Level, Meta, Options, ReadOptions, Reader, SchemaId, Writer};
@@ -269,7 +269,7 @@ impl<K: Kind> History<K> {
         self.stopping.remove(&number);
         self.slots.kill(&self.machine, number);
         if let Some(work) = &mut self.runner {
-            let told = work.died(number, None, why);
+            let told = work.died(number, SlotEnd::Killed, why);
             told.unwrap_or_else(|e| self.fail(e));
         }
     }

@@ -3,8 +3,8 @@
 use super::history::{INPUT, STAGE};
 use beamport_testkit::{Machine, PretendMedia, Slots};
 use flow::{
-    Data, Fault, Merge, MergeBy, MergeInput, MergeOptions, Outputs, Overdue, Stepped, Stop, UpstreamState, Work,
-    WorkOptions, Worker,
+    Data, Fault, Merge, MergeBy, MergeInput, MergeOptions, Outputs, Overdue, SlotEnd, Stepped, Stop, UpstreamState,
+    Work, WorkOptions, Worker,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -262,7 +262,7 @@ fn replaced(bench: &mut Bench, messages: u64, first: Passes, next: impl Fn() -> 
         bench.step_runner();
         if bench.slots.step(0, &mut |_| false).is_err() {
             bench.slots.kill(&bench.machine, 0);
-            bench.work.died(0, None, "").unwrap();
+            bench.work.died(0, SlotEnd::Killed, "").unwrap();
             ended += 1;
         }
     }
