@@ -12,6 +12,7 @@ import h5py
 import numpy as np
 import pytest
 from conftest import HANG_S, ROOT, lost_of, until
+from epics_cameras import KINDS, camera
 from epics_servers import Server, environment, ioc, structures
 from signals import stop
 
@@ -183,6 +184,65 @@ def test_frames_have_the_numbers_of_the_camera(lab, network, servers):
         "DISCONNECTED",
     ]
     print(f"epics: 1 source stopped for 1 s under 100 frames/s injected, {sum(row['lost'].values())} lost, all counted")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_queue_that_is_asked_for_holds_a_burst_of_frames(lab, network, servers, kind):
+    servers.append(camera(kind, "cam:Image", network))
+    lab.write('[source.pvs]\nkind = "pva"\npvs = ["cam:Image"]\nqueue = 1000\n[run.first]\n')
+    process, _ = lab.up_ready()
+    until(lambda: len(values(lab, "ad00").get("cam:Image", [])) == 1, lambda: shown(lab))
+    for burst in range(3):
+        servers[-1].tell(f"500 {1 + 500 * burst} now")
+        until(lambda n=500 * (burst + 1): len(values(lab, "ad00")["cam:Image"]) > n, lambda: shown(lab))
+    lab.interrupt(process)
+    report = lab.report(process)
+    assert report["closed"] and lost_of(report) == 0
+    frames = values(lab, "ad00")["cam:Image"]
+    assert [frame.id for frame in frames] == list(range(1501))
+    assert all((frame.array == frame.id % 256).all() for frame in frames)
+    print(f"epics: 1,500 frames of {kind} in bursts of 500 injected, 0 lost")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_frames_of_a_clock_that_is_wrong_are_kept_with_their_arrival_and_a_flag(lab, network, servers, kind):
+    hour = 3600
+    now = time.time()
+    # Never set; the epoch of EPICS; ten hours ahead; ten years behind. Those that are late may be true.
+    wrong = [0, 631_152_000, now + 10 * hour, now - 87_600 * hour]
+    late = [now - hour, now - 24 * hour]
+    servers.append(camera(kind, "cam:Image", network))
+    lab.write('[source.pvs]\nkind = "pva"\npvs = ["cam:Image"]\nqueue = 1000\n[run.first]\n')
+    process, _ = lab.up_ready()
+    until(lambda: len(values(lab, "ad00").get("cam:Image", [])) == 1, lambda: shown(lab))
+    for at, seconds in enumerate(["now", *wrong, *late, "now", *wrong]):
+        servers[-1].tell(f"5 {1 + 5 * at} {seconds}")
+    until(lambda: len(values(lab, "ad00")["cam:Image"]) == 61, lambda: shown(lab))
+    until(lambda: "cam:Image" in (until(lambda: troubles(lab), lambda: shown(lab))[0]), lambda: shown(lab))
+    assert shown(lab)["wrong_times"] == 40
+    lab.interrupt(process)
+    report = lab.report(process)
+    assert report["closed"] and lost_of(report) == 0
+    (row,) = (row for row in report["ledger"] if row["account"] == "entry" and row["origin"] == "cam:Image")
+    assert (row["appended"], row["skipped"], row["duplicate"]) == (61 - 11, {}, 0), row
+    frames = values(lab, "ad00")["cam:Image"]
+    assert [frame.id for frame in frames] == list(range(61))
+    for frame in frames:
+        block = (frame.id - 1) // 5
+        is_wrong = frame.id > 0 and block in (1, 2, 3, 4, 8, 9, 10, 11)
+        assert (frame.flags == ["suspect"]) is is_wrong, (frame.id, frame.flags)
+        stamp = frame.metadata.get("timeStamp")
+        if is_wrong:
+            assert 0 <= frame.source_time / 1e9 - now < HANG_S
+            assert abs(float(np.asarray(stamp).ravel()[0]) / 1e9 - wrong[block - 1 if block < 5 else block - 8]) < 1
+        else:
+            assert stamp is None
+    print(f"epics: 40 frames of {kind} with 4 clocks that are wrong injected, 0 lost, all flagged")
+
+
+def troubles(lab) -> list[str]:
+    """What the instrument says is wrong."""
+    return json.loads(lab.ask(b'{"command": "status"}\n'))["ok"]["troubles"]
 
 
 WRITTEN = """

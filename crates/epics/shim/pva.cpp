@@ -272,8 +272,10 @@ class PvaClient final : public bp_client {
             return;
         }
         auto builder = context_.monitor(one->name);
-        builder.record("queueSize", one->size).maskConnected(false).maskDisconnected(false).syncCancel(false);
-        if (one->pipeline) builder.record("pipeline", true);
+        builder.maskConnected(false).maskDisconnected(false).syncCancel(false);
+        // As text: servers on pvDatabase read nothing else, and keep 2 updates.
+        builder.record("queueSize", std::to_string(one->size));
+        if (one->pipeline) builder.record("pipeline", std::string("true"));
         builder.event([one, this](client::Subscription &from) { one->drain(from, updates_); });
         one->subscription = builder.exec();
     }

@@ -44,6 +44,8 @@ pub(crate) enum Fate {
     New,
     /// The first of a connection, which the stream has.
     Known,
+    /// A frame with a time that cannot be: it is stored with the time of its arrival.
+    Untimed,
     /// It is left out, for this reason.
     Skipped(&'static str),
 }
@@ -71,7 +73,7 @@ pub(crate) struct Channel {
     /// The time of the newest message of the origin in the stream at the start.
     resumed: Option<i64>,
     /// No update of this connection has come.
-    is_fresh: bool,
+    pub(crate) is_fresh: bool,
     alarm: Option<(i16, Vec<u8>)>,
     units: Option<Vec<u8>>,
     /// Updates overwritten in the client's queue since the last frame.
@@ -79,6 +81,10 @@ pub(crate) struct Channel {
     /// The same of all time, and frames that are missing.
     pub(crate) lost: u64,
     pub(crate) squashed: u64,
+    /// Frames whose time could not be.
+    pub(crate) untimed: u64,
+    /// Such a time, ns since 1970 UTC, if the newest frame has one.
+    pub(crate) wrong_time: Option<i64>,
     kept: Option<Box<[Kept; 4]>>,
     /// When the next repeat is due.
     pub(crate) due: i64,
@@ -115,6 +121,8 @@ impl Channel {
             overwritten: 0,
             lost: 0,
             squashed: 0,
+            untimed: 0,
+            wrong_time: None,
             kept: (wants.repeat > 0).then(Box::default),
             due: i64::MAX,
             trouble: None,
@@ -146,19 +154,28 @@ impl Channel {
         }
     }
 
-    /// Whether an update is stored.
-    pub(crate) fn judge(&mut self, time: Option<i64>, now: i64) -> Fate {
+    /// Whether an update is stored. `is_frame`: whatever the clock of a camera says, its frames are data.
+    pub(crate) fn judge(&mut self, time: Option<i64>, is_frame: bool, now: i64) -> Fate {
         let is_fresh = std::mem::take(&mut self.is_fresh);
         let Some(time) = time else { return Fate::New };
         let resumed = self.resumed.take();
         if is_fresh && (self.time == Some(time) || resumed == Some(time)) {
             return Fate::Known;
         }
-        if now.saturating_sub(time) > AGE_MAX {
-            return Fate::Skipped("skipped.old");
+        let fault = if now.saturating_sub(time) > AGE_MAX {
+            Some("skipped.old")
+        } else if time.saturating_sub(now) > AHEAD_MAX {
+            Some("skipped.ahead")
+        } else {
+            None
+        };
+        if is_frame {
+            self.wrong_time = fault.map(|_| time);
+            self.untimed += u64::from(fault.is_some());
+            return if fault.is_some() { Fate::Untimed } else { Fate::New };
         }
-        if time.saturating_sub(now) > AHEAD_MAX {
-            return Fate::Skipped("skipped.ahead");
+        if let Some(reason) = fault {
+            return Fate::Skipped(reason);
         }
         if self.time.is_some_and(|last| time < last) {
             return Fate::Skipped("skipped.backward");
@@ -237,15 +254,33 @@ mod tests {
     #[test]
     fn old_backward_and_early_updates_are_left_out() {
         let mut one = channel();
-        assert_eq!(one.judge(Some(NOW), NOW), Fate::New);
+        assert_eq!(one.judge(Some(NOW), false, NOW), Fate::New);
         one.time = Some(NOW);
-        assert_eq!(one.judge(Some(NOW), NOW), Fate::New);
-        assert_eq!(one.judge(Some(NOW - 1), NOW), Fate::Skipped("skipped.backward"));
-        assert_eq!(one.judge(Some(0), NOW), Fate::Skipped("skipped.old"));
-        assert_eq!(one.judge(Some(NOW - 31_557_600 * SECOND - 1), NOW), Fate::Skipped("skipped.old"));
-        assert_eq!(one.judge(Some(NOW + 600 * SECOND), NOW), Fate::New);
-        assert_eq!(one.judge(Some(NOW + 600 * SECOND + 1), NOW), Fate::Skipped("skipped.ahead"));
-        assert_eq!(one.judge(None, NOW), Fate::New);
+        assert_eq!(one.judge(Some(NOW), false, NOW), Fate::New);
+        assert_eq!(one.judge(Some(NOW - 1), false, NOW), Fate::Skipped("skipped.backward"));
+        assert_eq!(one.judge(Some(0), false, NOW), Fate::Skipped("skipped.old"));
+        assert_eq!(one.judge(Some(NOW - 31_557_600 * SECOND - 1), false, NOW), Fate::Skipped("skipped.old"));
+        assert_eq!(one.judge(Some(NOW + 600 * SECOND), false, NOW), Fate::New);
+        assert_eq!(one.judge(Some(NOW + 600 * SECOND + 1), false, NOW), Fate::Skipped("skipped.ahead"));
+        assert_eq!(one.judge(None, false, NOW), Fate::New);
+    }
+
+    #[test]
+    fn frames_are_stored_whatever_their_clock_says() {
+        let mut one = channel();
+        one.time = Some(NOW);
+        assert_eq!(one.judge(Some(NOW + 1), true, NOW), Fate::New);
+        for time in [NOW, NOW - 1, NOW - 3600 * SECOND, NOW + 600 * SECOND] {
+            assert_eq!(one.judge(Some(time), true, NOW), Fate::New);
+        }
+        let epoch_of_epics = 631_152_000 * SECOND;
+        for time in [0, epoch_of_epics, NOW + 3600 * SECOND, i64::MIN, i64::MAX] {
+            assert_eq!(one.judge(Some(time), true, NOW), Fate::Untimed);
+            assert_eq!(one.wrong_time, Some(time));
+        }
+        assert_eq!(one.untimed, 5);
+        // The clock was set meanwhile.
+        assert_eq!((one.judge(Some(NOW), true, NOW), one.wrong_time), (Fate::New, None));
     }
 
     #[test]
@@ -253,14 +288,14 @@ mod tests {
         let mut one = channel();
         one.resume(Some(NOW - 5), Some(NOW));
         // Its value of NOW - 5, and a message beside it of NOW.
-        assert_eq!(one.judge(Some(NOW - 5), NOW), Fate::Known);
-        assert_eq!(one.judge(Some(NOW - 5), NOW), Fate::New);
+        assert_eq!(one.judge(Some(NOW - 5), false, NOW), Fate::Known);
+        assert_eq!(one.judge(Some(NOW - 5), false, NOW), Fate::New);
         one.set_link(ConnectionInfo::Disconnected, NOW);
         one.set_link(ConnectionInfo::Connected, NOW);
-        assert_eq!(one.judge(Some(NOW - 5), NOW), Fate::Known);
+        assert_eq!(one.judge(Some(NOW - 5), false, NOW), Fate::Known);
         let mut other = channel();
         other.resume(None, Some(NOW - 7));
-        assert_eq!(other.judge(Some(NOW - 7), NOW), Fate::Known);
+        assert_eq!(other.judge(Some(NOW - 7), false, NOW), Fate::Known);
     }
 
     #[test]

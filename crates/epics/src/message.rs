@@ -266,6 +266,11 @@ impl Maker {
         }
         let codec = text(frame.codec);
         let bytes = [frame.uncompressed];
+        // Of a clock that is wrong: the message has the time of its arrival.
+        let wrong: Vec<i64> = update.time.filter(|own| *own != time).into_iter().collect();
+        if !wrong.is_empty() {
+            attributes.push(own("timeStamp", (&wrong).into()));
+        }
         if is_packed {
             attributes.push(own("codec", Numbers::text(&codec)));
             attributes.push(own("codec.type", Numbers::text(frame.codec_type.unwrap_or(DType::UInt8).name())));

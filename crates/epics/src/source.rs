@@ -12,9 +12,11 @@ use crate::state;
 use flow::{Fault, Outlet, Resume, Source, Step};
 use serde_json::{Value, json};
 use settings::Word;
+use settings::units::duration_text;
 use std::collections::HashSet;
 use std::os::fd::RawFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A source of kind `pva` or `ca`.
 pub(crate) struct Epics {
@@ -172,6 +174,15 @@ impl Open {
             Fault::new(format!("source `{}` cannot store `{name}`", self.plan.name), why)
                 .hint("correct the entry of this PV, or remove it")
         });
+        let wrong = self.pvs.channels().find_map(|channel| Some((channel, channel.wrong_time?)));
+        if let Some((channel, time)) = wrong.filter(|_| self.trouble.is_none()) {
+            let (name, by) = (channel.entry.identity.name(), time.saturating_sub(self.now));
+            let apart = duration_text(Duration::from_secs(by.unsigned_abs() / 1_000_000_000));
+            let side = if by < 0 { "behind" } else { "ahead" };
+            let what = format!("the clock of camera `{name}` is {apart} {side}");
+            let cause = format!("{} of its frames have the time of their arrival", channel.untimed);
+            self.trouble = Some(Fault::new(what, cause).hint("set the clock of the camera, or let its driver do so"));
+        }
         let pause = (self.text.len() as i64).saturating_mul(1_000_000_000) / STATE_BYTES_PER_SECOND;
         let is_due = self.now.saturating_sub(self.written).unsigned_abs() >= pause.unsigned_abs();
         if is_due || std::mem::take(&mut self.pvs.is_urgent) {
@@ -238,6 +249,7 @@ impl Open {
             "updates_per_second": self.updates_per_second,
             "squashed": self.pvs.channels().map(|channel| channel.squashed).sum::<u64>(),
             "server_squashed": server,
+            "wrong_times": self.pvs.channels().map(|channel| channel.untimed).sum::<u64>(),
             "disconnected": disconnected,
             "streams": streams.collect::<Vec<_>>(),
         })

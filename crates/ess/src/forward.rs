@@ -126,10 +126,23 @@ struct Given<'a> {
 /// # Errors
 /// Why the message is no command.
 pub fn read_change(payload: &[u8]) -> Result<Option<(Change, Vec<Mistake>)>, Mistake> {
+    let Some((kind, streams)) = given(payload)? else { return Ok(None) };
+    let mut skipped = Vec::new();
+    let change = match kind {
+        UpdateType::Add => Change::Add(valid(&streams, &mut skipped, Given::stream)),
+        UpdateType::Replace => Change::Replace(valid(&streams, &mut skipped, Given::stream)),
+        UpdateType::Remove => Change::Remove(valid(&streams, &mut skipped, Given::pattern)),
+        UpdateType::RemoveAll => Change::RemoveAll,
+    };
+    Ok(Some((change, skipped)))
+}
+
+/// The streams of a command as they came. `None`: a message of another schema.
+fn given(payload: &[u8]) -> Result<Option<(UpdateType, Vec<Given<'_>>)>, Mistake> {
     let damaged = |error: wire::Error| {
         Mistake::new("message", format!("it is damaged: {error}"), "send a valid FlatBuffers message")
     };
-    let (kind, streams): (UpdateType, Vec<Given<'_>>) = match wire::schema_id(payload) {
+    Ok(Some(match wire::schema_id(payload) {
         Some(fc00::ID) => {
             let update = fc00::read(payload).map_err(damaged)?;
             let given = |&fc00::Stream { channel, schema, topic, protocol, periodic }| Given {
@@ -158,15 +171,7 @@ pub fn read_change(payload: &[u8]) -> Result<Option<(Change, Vec<Mistake>)>, Mis
             (kind, update.streams.iter().map(given).collect())
         }
         _ => return Ok(None),
-    };
-    let mut skipped = Vec::new();
-    let change = match kind {
-        UpdateType::Add => Change::Add(valid(&streams, &mut skipped, Given::stream)),
-        UpdateType::Replace => Change::Replace(valid(&streams, &mut skipped, Given::stream)),
-        UpdateType::Remove => Change::Remove(valid(&streams, &mut skipped, Given::pattern)),
-        UpdateType::RemoveAll => Change::RemoveAll,
-    };
-    Ok(Some((change, skipped)))
+    }))
 }
 
 /// What can be made of streams; the mistakes of the others.
@@ -179,14 +184,16 @@ fn valid<'a, T>(
     for (at, stream) in streams.iter().enumerate() {
         match make(stream) {
             Ok(one) => made.push(one),
-            Err(Mistake { pointer, what, hint }) => {
-                let what =
-                    if stream.channel.is_empty() { what } else { format!("`{}`: {what}", shortened(stream.channel)) };
-                skipped.push(Mistake { pointer: format!("streams/{at}/{pointer}"), what, hint });
-            }
+            Err(mistake) => skipped.push(mistake_of(stream, at, mistake)),
         }
     }
     made
+}
+
+/// The mistake of stream `at` of a command.
+fn mistake_of(stream: &Given<'_>, at: usize, Mistake { pointer, what, hint }: Mistake) -> Mistake {
+    let what = if stream.channel.is_empty() { what } else { format!("`{}`: {what}", shortened(stream.channel)) };
+    Mistake { pointer: format!("streams/{at}/{pointer}"), what, hint }
 }
 
 /// Why a name cannot be that of a PV: that of the source, and a name with wildcards could not be removed alone.
@@ -243,52 +250,86 @@ impl Given<'_> {
     }
 }
 
-/// The streams that are forwarded, each once.
+/// A stream of the storage topic that is not forwarded here, because of its name or schema, as it came.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Foreign {
+    /// How the PV is reached.
+    pub protocol: Protocol,
+    /// The PV.
+    pub channel: String,
+    /// The topic.
+    pub topic: String,
+    /// What it is sent as.
+    pub schema: String,
+    /// Whether the last value is sent again.
+    pub is_periodic: bool,
+}
+
+/// The list of streams, each once. Commands alone change it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Streams(pub BTreeSet<Stream>);
+pub struct Streams {
+    /// Those that are forwarded while their topics exist.
+    pub forwarded: BTreeSet<Stream>,
+    /// Those of another forwarder: they stay in the storage topic until a command removes them.
+    pub foreign: BTreeSet<Foreign>,
+}
 
 impl Streams {
     /// Applies a command. Streams beyond the most are skipped and named.
     pub fn apply(&mut self, change: Change) -> Vec<Mistake> {
         let added = match change {
             Change::RemoveAll => {
-                self.0.clear();
+                *self = Self::default();
                 return Vec::new();
             }
             Change::Remove(patterns) => {
                 let patterns: Vec<_> = patterns.iter().map(Matcher::new).collect();
-                self.0.retain(|stream| !patterns.iter().any(|pattern| pattern.matches(stream)));
+                let stays = |channel: &str, schema: &str, topic: &str| {
+                    !patterns.iter().any(|pattern| pattern.matches(channel, schema, topic))
+                };
+                self.forwarded.retain(|one| stays(&one.channel, one.schema.word(), &one.topic));
+                self.foreign.retain(|one| stays(&one.channel, &one.schema, &one.topic));
                 return Vec::new();
             }
             Change::Add(streams) => streams,
             Change::Replace(streams) => {
-                self.0.clear();
+                *self = Self::default();
                 streams
             }
         };
         let mut skipped = Vec::new();
         for stream in added {
-            if self.0.len() < STREAMS_MAX || self.0.contains(&stream) {
-                self.0.insert(stream);
+            if self.has_room() || self.forwarded.contains(&stream) {
+                self.forwarded.insert(stream);
             } else {
-                let what = format!("`{}` is one more than {STREAMS_MAX} streams", shortened(&stream.channel));
-                skipped.push(Mistake::new("streams", what, "remove others before"));
+                skipped.push(beyond(&stream.channel));
             }
         }
         skipped
     }
 
+    fn has_room(&self) -> bool {
+        self.forwarded.len() < STREAMS_MAX
+    }
+
     /// The message of the storage topic: an `fc00` that adds all, or removes all where there is none.
     #[must_use]
     pub fn stored(&self) -> Vec<u8> {
-        let rows = self.0.iter().map(|stream| fc00::Stream {
+        let forwarded = self.forwarded.iter().map(|stream| fc00::Stream {
             channel: &stream.channel,
             schema: stream.schema.word(),
             topic: &stream.topic,
             protocol: stream.protocol,
             periodic: i32::from(stream.is_periodic),
         });
-        let streams: Vec<fc00::Stream<'_>> = rows.collect();
+        let foreign = self.foreign.iter().map(|stream| fc00::Stream {
+            channel: &stream.channel,
+            schema: &stream.schema,
+            topic: &stream.topic,
+            protocol: stream.protocol,
+            periodic: i32::from(stream.is_periodic),
+        });
+        let streams: Vec<fc00::Stream<'_>> = forwarded.chain(foreign).collect();
         let config_change = if streams.is_empty() { UpdateType::RemoveAll } else { UpdateType::Add };
         let mut out = Vec::new();
         // Texts of these lengths always fit.
@@ -296,17 +337,47 @@ impl Streams {
         out
     }
 
-    /// The streams of a message of the storage topic; with them what was skipped. `None`: it is not one of them.
+    /// The streams of a message of the storage topic, and why some are not forwarded. `None`: it is not one of them.
     #[must_use]
     pub fn of_stored(payload: &[u8]) -> Option<(Self, Vec<Mistake>)> {
-        let (change, mut skipped) = read_change(payload).ok()??;
-        let mut streams = Self::default();
-        if !matches!(change, Change::Remove(_)) {
-            skipped.extend(streams.apply(change));
-            return Some((streams, skipped));
+        let (kind, rows) = given(payload).ok()??;
+        if kind == UpdateType::Remove {
+            return None;
         }
-        None
+        let (mut streams, mut skipped) = (Self::default(), Vec::new());
+        for (at, row) in rows.iter().enumerate().filter(|_| kind != UpdateType::RemoveAll) {
+            if let Some(mistake) = streams.add(row) {
+                skipped.push(mistake_of(row, at, mistake));
+            }
+        }
+        Some((streams, skipped))
     }
+
+    /// Adds a stream that was stored, and says why it is not forwarded.
+    fn add(&mut self, row: &Given<'_>) -> Option<Mistake> {
+        let mistake = match row.stream() {
+            Ok(stream) if self.has_room() => {
+                self.forwarded.insert(stream);
+                return None;
+            }
+            Ok(stream) => beyond(&stream.channel),
+            Err(mistake) => mistake,
+        };
+        self.foreign.insert(Foreign {
+            protocol: row.protocol,
+            channel: row.channel.to_owned(),
+            topic: row.topic.to_owned(),
+            schema: row.schema.to_owned(),
+            is_periodic: row.is_periodic,
+        });
+        Some(mistake)
+    }
+}
+
+/// The mistake of a stream for which there is no room.
+fn beyond(channel: &str) -> Mistake {
+    let what = format!("`{}` is one more than {STREAMS_MAX} streams", shortened(channel));
+    Mistake::new("streams", what, "remove others before")
 }
 
 /// A pattern that was read once, for many streams.
@@ -322,10 +393,10 @@ impl<'a> Matcher<'a> {
         Self { channel: of(&pattern.channel), topic: of(&pattern.topic), schema: &pattern.schema }
     }
 
-    fn matches(&self, stream: &Stream) -> bool {
-        (self.schema.is_empty() || self.schema == stream.schema.word())
-            && matches(&self.channel, &stream.channel)
-            && matches(&self.topic, &stream.topic)
+    fn matches(&self, channel: &str, schema: &str, topic: &str) -> bool {
+        (self.schema.is_empty() || self.schema == schema)
+            && matches(&self.channel, channel)
+            && matches(&self.topic, topic)
     }
 }
 

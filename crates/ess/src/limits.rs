@@ -193,6 +193,10 @@ pub(crate) const STATUS_PAUSE: Duration = Duration::from_secs(4);
 #[cfg(feature = "client")]
 pub(crate) const STEADY: Duration = Duration::from_secs(10);
 
+/// Pause before a missing topic of a stream is asked for again: who creates it waits no longer.
+#[cfg(feature = "client")]
+pub(crate) const TOPICS_PAUSE: Duration = Duration::from_secs(5);
+
 /// Streams of a command that are skipped and logged one by one.
 #[cfg(feature = "client")]
 pub(crate) const SKIPPED_MAX: usize = 20;

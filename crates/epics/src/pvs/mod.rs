@@ -293,11 +293,18 @@ impl Pvs {
             return Ok(());
         }
         self.updates += 1;
-        let fate = channel.judge(update.time, now);
+        let origin = &self.origins[channel.origin];
+        let is_newest = |id: i32| origin.is_frames && u64::from(id as u32).saturating_add(1) == origin.next;
+        let is_again = channel.is_fresh && update.frame.unique_id.is_some_and(is_newest);
+        let fate = match channel.judge(update.time, is_frame, now) {
+            // Its time is not in the stream; its number is.
+            Fate::Untimed if is_again => Fate::Known,
+            fate => fate,
+        };
         if let Fate::Skipped(reason) = fate {
-            return self.skip(at, update, is_frame, reason, now, out);
+            return self.skip(at, update, reason, now, out);
         }
-        let time = update.time.unwrap_or(now);
+        let time = update.time.filter(|_| channel.wrong_time.is_none()).unwrap_or(now);
         channel.time = Some(time);
         let (alarm, units) = (channel.changes_alarm(update), channel.changes_units(update));
         let wrong = |e| Fault::new("what stands beside a value cannot be written", e);
@@ -312,17 +319,16 @@ impl Pvs {
             self.beside(at, Role::Alarm, schema, (time, now), out)?;
         }
         match fate {
-            Fate::New if update.has_value => self.store(at, update, time, now, out),
+            Fate::New | Fate::Untimed if update.has_value => self.store(at, update, time, now, out),
             _ => Ok(()),
         }
     }
 
-    /// Counts an update that is left out.
+    /// Counts a value that is left out; frames never are.
     fn skip(
         &mut self,
         at: usize,
         update: &Update<'_>,
-        is_frame: bool,
         reason: &str,
         now: i64,
         out: &mut dyn Outlet,
@@ -332,13 +338,7 @@ impl Pvs {
             return Ok(());
         }
         let origin = &mut self.origins[channel.origin];
-        let number = match update.frame.unique_id.filter(|_| is_frame) {
-            Some(id) => {
-                origin.frame(u64::from(id as u32));
-                u64::from(id as u32)
-            }
-            None => origin.count(),
-        };
+        let number = origin.count();
         origin.missing(number..=number, (now, now), reason, out)
     }
 
@@ -403,7 +403,8 @@ impl Pvs {
         };
         channel.overwritten = 0;
         let Some(parts) = self.maker.head.parts(pixels) else { return Ok(()) };
-        let message = Message { origin: channel.origin, number, schema: wire::ad00::ID, time, flags: 0, parts: &parts };
+        let flags = if channel.wrong_time.is_some() { flags::SUSPECT } else { 0 };
+        let message = Message { origin: channel.origin, number, schema: wire::ad00::ID, time, flags, parts: &parts };
         give(&mut self.origins, &mut self.pending, &message, out)
     }
 

@@ -176,6 +176,34 @@ fn frame<'a>(id: u64, unique: i32, pixels: &'a [u8; 6], dims: &'a [u64; 2]) -> U
 }
 
 #[test]
+fn a_frame_of_a_clock_that_is_wrong_has_its_arrival_a_flag_and_its_own_time() {
+    let (mut pvs, ids) = pvs(&[json!("cam")], &quiet());
+    let (mut out, pixels, dims) = (Recorder::default(), [1, 2, 3, 4, 5, 6], [3, 2]);
+    let times = [NOW, 0, NOW + 3600 * SECOND, NOW - 3600 * SECOND];
+    for (unique, time) in (1..).zip(times) {
+        pvs.take(&Update { time: Some(time), ..frame(ids[0], unique, &pixels, &dims) }, NOW, &mut out).unwrap();
+    }
+    let rows: Vec<(u64, i64, u16)> = out.messages.iter().map(|row| (row.1, row.3, row.4)).collect();
+    let suspect = flags::SUSPECT;
+    assert_eq!(rows, [(1, NOW, 0), (2, NOW, suspect), (3, NOW, suspect), (4, NOW - 3600 * SECOND, 0)]);
+    for (payload, time) in out.payloads.iter().zip(times) {
+        let read = wire::ad00::read(payload).unwrap();
+        let own = read.attributes.iter().find(|attribute| attribute.name == "timeStamp");
+        let is_wrong = time != NOW && time != NOW - 3600 * SECOND;
+        assert_eq!(own.map(|own| own.data.get(0)), is_wrong.then_some(Some(wire::Scalar::Int64(time))));
+    }
+    assert_eq!(out.missing, []);
+    // The server returns with the frame that it had; its number is in the stream.
+    let last = Update { time: Some(0), ..frame(ids[0], 5, &pixels, &dims) };
+    pvs.take(&last, NOW, &mut out).unwrap();
+    pvs.take(&Update::of(ids[0], What::Disconnected), NOW, &mut out).unwrap();
+    pvs.take(&Update::of(ids[0], What::Connected), NOW, &mut out).unwrap();
+    pvs.take(&last, NOW + SECOND, &mut out).unwrap();
+    assert_eq!(out.messages.last().map(|row| row.1), Some(5));
+    assert_eq!(out.messages.iter().filter(|row| row.1 == 5).count(), 1);
+}
+
+#[test]
 fn frames_have_their_own_numbers_and_the_rest_an_origin_beside_them() {
     let (mut pvs, ids) = pvs(&[json!("cam")], &plan(&[]));
     let (mut out, pixels, dims) = (Recorder::default(), [1, 2, 3, 4, 5, 6], [3, 2]);

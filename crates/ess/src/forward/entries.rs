@@ -59,7 +59,7 @@ fn word(schema: Schema) -> Option<&'static str> {
 /// The entries of streams.
 pub(crate) fn entries(streams: &Streams) -> Entries {
     let mut groups: BTreeMap<(Protocol, &str, &str), Vec<&Stream>> = BTreeMap::new();
-    for stream in &streams.0 {
+    for stream in &streams.forwarded {
         groups.entry((stream.protocol, &stream.channel, &stream.topic)).or_default().push(stream);
     }
     let mut entries = Entries::new();

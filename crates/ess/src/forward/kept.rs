@@ -66,65 +66,70 @@ struct Row {
 impl Kept {
     /// The streams whose topics exist: those that are forwarded.
     pub(crate) fn accepted(&self) -> Streams {
-        Streams(self.streams.0.iter().filter(|stream| self.found.contains(&stream.topic)).cloned().collect())
+        let accepted = self.streams.forwarded.iter().filter(|stream| self.found.contains(&stream.topic));
+        Streams { forwarded: accepted.cloned().collect(), ..Streams::default() }
     }
 
-    /// The topics of streams of which the brokers have not said whether they exist.
+    /// The topics of streams of which the brokers have not said that they exist.
     pub(crate) fn unknown(&self) -> BTreeSet<String> {
-        let topics = self.streams.0.iter().map(|stream| &stream.topic);
+        let topics = self.streams.forwarded.iter().map(|stream| &stream.topic);
         topics.filter(|topic| !self.found.contains(*topic)).cloned().collect()
     }
 
     /// Takes other streams; the topics of those that are gone are forgotten.
     pub(crate) fn change(&mut self, streams: Streams) {
         self.streams = streams;
-        let topics: HashSet<&str> = self.streams.0.iter().map(|stream| stream.topic.as_str()).collect();
+        let topics: HashSet<&str> = self.streams.forwarded.iter().map(|stream| stream.topic.as_str()).collect();
         self.found.retain(|topic| topics.contains(topic.as_str()));
     }
 
-    /// Enters what the brokers have said of topics. Streams of topics that cannot be used are removed and named.
-    pub(crate) fn judge(&mut self, judged: BTreeMap<String, Result<(), Unusable>>) -> Vec<Mistake> {
-        let (mut skipped, mut left) = (Vec::new(), BTreeSet::new());
-        for stream in std::mem::take(&mut self.streams.0) {
-            match judged.get(&stream.topic) {
-                Some(Err(unusable)) if !self.found.contains(&stream.topic) => {
-                    skipped.push(unusable.mistake(&stream.channel, &stream.topic));
-                }
-                _ => drop(left.insert(stream)),
-            }
-        }
-        self.found.extend(judged.into_iter().filter(|(_, judged)| judged.is_ok()).map(|(topic, _)| topic));
-        self.change(Streams(left));
-        skipped
+    /// Enters topics that exist. False if no stream is accepted thereby.
+    pub(crate) fn find(&mut self, topics: &BTreeSet<String>) -> bool {
+        let before = self.found.len();
+        self.found.extend(self.unknown().intersection(topics).cloned());
+        self.found.len() > before
+    }
+
+    /// The streams of these topics, each with what keeps it from being forwarded.
+    pub(crate) fn waiting(&self, unusable: &BTreeMap<String, Unusable>) -> Vec<Mistake> {
+        let of = |stream: &super::Stream| Some(unusable.get(&stream.topic)?.mistake(&stream.channel, &stream.topic));
+        self.streams.forwarded.iter().filter_map(of).collect()
     }
 
     fn to_record(&self) -> Record {
-        let row = |stream: &super::Stream| Row {
+        let forwarded = self.streams.forwarded.iter().map(|stream| Row {
             channel: stream.channel.clone(),
             schema: stream.schema.word().to_owned(),
             topic: stream.topic.clone(),
             protocol: stream.protocol.name().to_owned(),
             periodic: stream.is_periodic,
-        };
+        });
+        let foreign = self.streams.foreign.iter().map(|stream| Row {
+            channel: stream.channel.clone(),
+            schema: stream.schema.clone(),
+            topic: stream.topic.clone(),
+            protocol: stream.protocol.name().to_owned(),
+            periodic: stream.is_periodic,
+        });
         Record {
             topic: self.topic.clone(),
             offsets: self.offsets.clone(),
             is_stored: self.is_stored,
             is_applied: self.is_applied,
             found: self.found.clone(),
-            streams: self.streams.0.iter().map(row).collect(),
+            streams: forwarded.chain(foreign).collect(),
         }
     }
 
-    /// Streams that this version does not know are left out.
     fn of_record(record: Record) -> Self {
-        let Record { topic, offsets, is_stored, is_applied, found, streams } = record;
-        let stream = |row: &Row| {
-            let protocol = *Protocol::ALL.iter().find(|known| known.name() == row.protocol)?;
-            let Row { channel, schema, topic, periodic, .. } = row;
-            Given { channel, schema, topic, protocol, is_periodic: *periodic }.stream().ok()
-        };
-        let streams = Streams(streams.iter().filter_map(stream).collect());
+        let Record { topic, offsets, is_stored, is_applied, found, streams: rows } = record;
+        let mut streams = Streams::default();
+        for Row { channel, schema, topic, protocol, periodic } in &rows {
+            let Some(protocol) = Protocol::ALL.iter().find(|known| known.name() == protocol) else { continue };
+            let given = Given { channel, schema, topic, protocol: *protocol, is_periodic: *periodic };
+            // One of another version, or of another forwarder, stays on the list.
+            let _ = streams.add(&given);
+        }
         Self { streams, topic, offsets, is_stored, is_applied, found }
     }
 }
@@ -182,7 +187,7 @@ impl Folder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::forward::{Schema, Stream};
+    use crate::forward::{Foreign, Schema, Stream};
 
     fn streams(all: &[(&str, &str)]) -> Streams {
         let stream = |(channel, topic): &(&str, &str)| Stream {
@@ -192,31 +197,28 @@ mod tests {
             schema: Schema::F144,
             is_periodic: false,
         };
-        Streams(all.iter().map(stream).collect())
+        Streams { forwarded: all.iter().map(stream).collect(), ..Streams::default() }
     }
 
     #[test]
-    fn a_stream_is_accepted_once_its_topic_is_found_and_skipped_where_there_is_none() {
+    fn a_stream_is_accepted_once_its_topic_is_found_and_stays_on_the_list_where_there_is_none() {
         let mut kept = Kept::default();
-        kept.change(streams(&[("A", "motion"), ("B", "motoin"), ("C", "choppers"), ("D", "secret")]));
+        let all = streams(&[("A", "motion"), ("B", "motoin"), ("C", "choppers"), ("D", "secret")]);
+        kept.change(all.clone());
         assert_eq!(kept.accepted(), Streams::default());
         let asked: Vec<String> = kept.unknown().into_iter().collect();
         assert_eq!(asked, ["choppers", "motion", "motoin", "secret"]);
-        let judged = [
-            ("motion", Ok(())),
-            ("motoin", Err(Unusable::Missing)),
-            ("secret", Err(Unusable::Forbidden)),
-            ("removed meanwhile", Ok(())),
-        ];
-        let skipped = kept.judge(judged.map(|(topic, judged)| (topic.to_owned(), judged)).into());
-        let text: Vec<String> = skipped.iter().map(ToString::to_string).collect();
+        assert!(kept.find(&["motion".to_owned(), "removed meanwhile".to_owned()].into()));
+        let unusable = [("motoin", Unusable::Missing), ("secret", Unusable::Forbidden), ("other", Unusable::Missing)];
+        let waiting = kept.waiting(&unusable.map(|(topic, why)| (topic.to_owned(), why)).into());
+        let text: Vec<String> = waiting.iter().map(ToString::to_string).collect();
         assert_eq!(text.len(), 2, "{text:?}");
         assert!(text[0].contains("`B`: there is no topic `motoin`") && text[1].contains("`D`"), "{text:?}");
-        assert_eq!(kept.accepted(), streams(&[("A", "motion")]));
-        assert_eq!((kept.unknown(), kept.found.clone()), (["choppers".into()].into(), ["motion".into()].into()));
-        // A topic whose streams are accepted may be away for a moment.
-        kept.judge([("motion".to_owned(), Err(Unusable::Missing))].into());
-        assert_eq!(kept.accepted(), streams(&[("A", "motion")]));
+        assert_eq!((kept.accepted(), &kept.streams), (streams(&[("A", "motion")]), &all));
+        assert_eq!(kept.found, ["motion".to_owned()].into());
+        assert!(!kept.find(&["motion".to_owned()].into()));
+        assert!(kept.find(&["motoin".to_owned()].into()), "it was created since");
+        assert_eq!(kept.accepted(), streams(&[("A", "motion"), ("B", "motoin")]));
         // The topic is judged again when it gets its next stream.
         kept.change(streams(&[]));
         kept.change(streams(&[("A", "motion")]));
@@ -235,7 +237,14 @@ mod tests {
             schema: Schema::Tdct,
             is_periodic: true,
         };
-        let streams = Streams([stream("A"), stream("B")].into());
+        let foreign = Foreign {
+            protocol: Protocol::Pva,
+            channel: "with a space".into(),
+            topic: "motion".into(),
+            schema: "f999".into(),
+            is_periodic: false,
+        };
+        let streams = Streams { forwarded: [stream("A"), stream("B")].into(), foreign: [foreign].into() };
         let (topic, offsets) = ("commands".to_owned(), vec![3, 0]);
         let found = ["motion".to_owned()].into();
         let kept = Kept { streams, topic, offsets, is_stored: false, is_applied: true, found };

@@ -9,13 +9,13 @@
 use super::entries::{Entries, FORWARDER_FILE, Identity, SOURCE, entries, instrument_file, requests};
 use super::kept::{Folder, Kept};
 use super::status::{Figures, status};
-use super::topics::{self, Found, Judge};
+use super::topics::{self, Found, Judge, Unusable};
 use super::{Streams, read_change};
 use crate::Programs;
 use crate::command::Mistake;
 use crate::limits::{
     ASK_PATIENCE, COMMANDS_A_TURN, DELIVERY_PATIENCE, PAUSE, PAUSE_MAX, PENDING_MAX, RETRY_PAUSE, SKIPPED_MAX,
-    STATUS_PAUSE, STEADY, STOP_PATIENCE, TURN,
+    STATUS_PAUSE, STEADY, STOP_PATIENCE, TOPICS_PAUSE, TURN,
 };
 use crate::mover::{self, Mover};
 use crate::options::{ForwarderOptions, Place};
@@ -59,6 +59,7 @@ pub(crate) fn run(options: &ForwarderOptions, programs: &Programs) -> Result<Exi
         found: topics::open(options, &kept)?,
         judge: Judge::new(&options.output)?,
         unknown: kept.unknown(),
+        unusable: BTreeMap::new(),
         kept,
         reader: None,
         storage,
@@ -122,8 +123,10 @@ struct Forwarder<'a> {
     /// Until the topic of commands is open.
     found: Receiver<Found>,
     judge: Judge,
-    /// Topics of streams that are not judged yet.
+    /// Topics of streams that were not found yet.
     unknown: BTreeSet<String>,
+    /// Those of them that cannot be used, and why: they are asked for again.
+    unusable: BTreeMap<String, Unusable>,
     reader: Option<TopicReader>,
     storage: Option<Storage<'a>>,
     sender: Sender,
@@ -334,8 +337,8 @@ impl Forwarder<'_> {
         self.note(Part::Commands, None);
     }
 
-    /// Accepts streams whose topics exist, and names those whose topics do not: a message without a topic would hold up
-    /// all behind it.
+    /// Accepts streams whose topics exist. The others stay on the list and are named, and their topics are asked for
+    /// again: a message without a topic would hold up all behind it.
     fn judge(&mut self) {
         if Instant::now() < self.next.judge {
             return;
@@ -347,24 +350,42 @@ impl Forwarder<'_> {
                 self.note(Part::Topics, Some(fault.to_string()));
             }
             Some(Ok(judged)) => {
-                let skipped = self.kept.judge(judged);
-                self.unknown = self.kept.unknown();
-                warn(&skipped);
-                if !skipped.is_empty() {
-                    self.unstore();
+                let (found, unusable): (Vec<_>, Vec<_>) = judged.into_iter().partition(|(_, state)| state.is_ok());
+                if self.kept.find(&found.into_iter().map(|(topic, _)| topic).collect()) {
+                    tracing::info!("{} streams are forwarded", self.kept.accepted().forwarded.len());
+                    (self.kept.is_applied, self.is_applied) = (false, false);
+                    self.save();
                 }
-                tracing::info!("{} streams are forwarded", self.kept.accepted().0.len());
-                (self.kept.is_applied, self.is_applied) = (false, false);
-                self.save();
-                self.note(Part::Topics, None);
+                self.unknown = self.kept.unknown();
+                let unusable = unusable.into_iter().filter_map(|(topic, state)| Some((topic, state.err()?)));
+                self.wait_for(unusable.collect());
             }
         }
+    }
+
+    /// Names topics that cannot be used, and asks for them again later.
+    fn wait_for(&mut self, unusable: BTreeMap<String, Unusable>) {
+        let of_streams = |topic: &String| self.unknown.contains(topic);
+        let unusable: BTreeMap<_, _> = unusable.into_iter().filter(|(topic, _)| of_streams(topic)).collect();
+        let is_new = |topic: &String| !self.unusable.contains_key(topic);
+        let new =
+            unusable.iter().filter(|(topic, _)| is_new(topic)).map(|(topic, why)| (topic.clone(), *why)).collect();
+        warn(&self.kept.waiting(&new));
+        let count = self.kept.waiting(&unusable).len();
+        let texts: Vec<String> = unusable.iter().take(SKIPPED_MAX).map(|(topic, why)| why.text(topic)).collect();
+        // A command may have named others meanwhile.
+        let is_judged = self.unknown.iter().all(|topic| unusable.contains_key(topic));
+        self.next.judge = Instant::now() + if is_judged { TOPICS_PAUSE } else { Duration::ZERO };
+        self.unusable = unusable;
+        let trouble = format!("{count} streams are not forwarded: {}", texts.join(", "));
+        self.note(Part::Topics, (count > 0).then_some(trouble));
     }
 
     /// Notes other streams. They are judged, carried out, stored and told afterwards.
     fn change(&mut self, streams: Streams) {
         self.kept.change(streams);
         self.unknown = self.kept.unknown();
+        self.next.judge = Instant::now();
         (self.kept.is_applied, self.is_applied) = (false, false);
         self.unstore();
     }
@@ -377,9 +398,9 @@ impl Forwarder<'_> {
         }
     }
 
-    /// Sends the streams to the storage topic once all are judged, and notes when they have arrived.
+    /// Sends the streams to the storage topic, and notes when they have arrived.
     fn store(&mut self) {
-        let is_due = !self.kept.is_stored && self.is_retrieved && self.unknown.is_empty();
+        let is_due = !self.kept.is_stored && self.is_retrieved;
         let Some(storage) = self.storage.as_mut().filter(|_| is_due) else { return };
         let now = Instant::now();
         if !storage.is_sent && (now < self.next.store || storage.sender.pending() > PENDING_MAX) {

@@ -47,7 +47,7 @@ struct Status<'a> {
 
 /// The `x5f2` of these streams. `trouble`: what keeps the forwarder from its work.
 pub(crate) fn status(service: &Service, streams: &Streams, figures: &Figures, trouble: Option<&str>) -> Vec<u8> {
-    let rows = streams.0.iter().map(|stream| {
+    let rows = streams.forwarded.iter().map(|stream| {
         let (protocol, pv, topic) = (stream.protocol, stream.channel.clone(), stream.topic.clone());
         let known = figures.0.get(&Identity { protocol, pv, topic, schema: String::new() });
         let (connected, lost) = known.copied().unwrap_or_default();

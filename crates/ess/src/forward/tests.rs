@@ -38,10 +38,31 @@ fn apply(streams: &mut Streams, message: &[u8]) -> Vec<String> {
 }
 
 fn names(streams: &Streams) -> Vec<String> {
-    streams.0.iter().map(|one| format!("{} {} {}", one.channel, one.schema.word(), one.topic)).collect()
+    streams.forwarded.iter().map(|one| format!("{} {} {}", one.channel, one.schema.word(), one.topic)).collect()
 }
 
 const PVA: Protocol = Protocol::Pva;
+
+#[test]
+fn streams_of_another_forwarder_stay_stored_until_a_command_removes_them() {
+    let rows = [
+        ("A", "f144", "motion", PVA, 0),
+        ("with space", "f144", "motion", PVA, 1),
+        ("B", "f999", "motion", Protocol::Ca, 0),
+    ];
+    let stored = message(UpdateType::Add, &rows);
+    let (mut streams, skipped) = Streams::of_stored(&stored).unwrap();
+    assert_eq!((streams.forwarded.len(), streams.foreign.len(), skipped.len()), (1, 2, 2), "{skipped:?}");
+    assert_eq!(Streams::of_stored(&streams.stored()).unwrap().0, streams);
+    apply(&mut streams, &message(UpdateType::Add, &[("C", "f144", "motion", PVA, 0)]));
+    assert_eq!((streams.forwarded.len(), streams.foreign.len()), (2, 2));
+    apply(&mut streams, &message(UpdateType::Remove, &[("with*", "", "", PVA, 0)]));
+    apply(&mut streams, &message(UpdateType::Remove, &[("", "f999", "", PVA, 0)]));
+    assert_eq!((streams.forwarded.len(), streams.foreign.len()), (2, 0));
+    let (mut streams, _) = Streams::of_stored(&stored).unwrap();
+    apply(&mut streams, &message(UpdateType::Replace, &[("D", "f144", "motion", PVA, 0)]));
+    assert_eq!((streams.forwarded.len(), streams.foreign.len()), (1, 0));
+}
 
 #[test]
 fn commands_change_the_set() {
@@ -50,7 +71,7 @@ fn commands_change_the_set() {
     assert_eq!(apply(&mut streams, &message(UpdateType::Add, &add)), [""; 0]);
     assert_eq!(names(&streams), ["A f144 motion", "B tdct choppers"], "an identical one is one");
     apply(&mut streams, &message(UpdateType::Add, &[("A", "f144", "motion", PVA, 1), ("A", "f142", "motion", PVA, 0)]));
-    assert_eq!(streams.0.len(), 4);
+    assert_eq!(streams.forwarded.len(), 4);
     apply(&mut streams, &message(UpdateType::Remove, &[("A", "f144", "", PVA, 0)]));
     assert_eq!(names(&streams), ["A f142 motion", "B tdct choppers"]);
     apply(&mut streams, &message(UpdateType::Replace, &[("C", "al00", "motion", Protocol::Ca, 0)]));
@@ -68,7 +89,7 @@ fn the_predecessor_of_fc00_is_read() {
     let mut set = Streams::default();
     assert_eq!(apply(&mut set, &out), [""; 0]);
     let expected = Stream { protocol: Protocol::Fake, ..stream("A", Schema::F142, "motion") };
-    assert_eq!(set.0.into_iter().collect::<Vec<_>>(), [expected]);
+    assert_eq!(set.forwarded.into_iter().collect::<Vec<_>>(), [expected]);
 }
 
 #[test]
@@ -164,9 +185,10 @@ fn wildcards_are_in_channel_and_topic_but_not_in_the_schema() {
     let all =
         [stream("M:1", Schema::F144, "motion"), stream("M:2", Schema::Tdct, "chops"), stream("T", Schema::F144, "se")];
     let left = |channel: &str, schema: &str, topic: &str| {
-        let mut streams = Streams(all.iter().cloned().collect());
+        let mut streams = Streams { forwarded: all.iter().cloned().collect(), ..Streams::default() };
         apply(&mut streams, &message(UpdateType::Remove, &[(channel, schema, topic, Protocol::Ca, 0)]));
-        names(&streams).iter().map(|name| name[..1].to_owned()).collect::<String>() + &streams.0.len().to_string()
+        names(&streams).iter().map(|name| name[..1].to_owned()).collect::<String>()
+            + &streams.forwarded.len().to_string()
     };
     assert_eq!(left("M:*", "", ""), "T1");
     assert_eq!(left("M:?", "f144", ""), "MT2");
@@ -246,7 +268,7 @@ fn soak_malformed_commands_are_read_without_a_panic() {
 }
 
 fn set(streams: &[Stream]) -> Streams {
-    Streams(streams.iter().cloned().collect())
+    Streams { forwarded: streams.iter().cloned().collect(), ..Streams::default() }
 }
 
 /// An entry in one line: what is sent, and what beside it.

@@ -36,11 +36,19 @@ pub(crate) enum Unusable {
 impl Unusable {
     /// The mistake of a stream.
     pub(crate) fn mistake(self, channel: &str, topic: &str) -> Mistake {
-        let (cause, hint) = match self {
-            Self::Missing => ("there is no", "create the topic, or correct its name, and send the command again"),
-            Self::Forbidden => ("this user may not describe", "allow it, and send the command again"),
+        let hint = match self {
+            Self::Missing => "create the topic, or send the stream with another one",
+            Self::Forbidden => "allow it",
         };
-        Mistake::new("topic", format!("`{}`: {cause} topic `{topic}`", shortened(channel)), hint)
+        Mistake::new("topic", format!("`{}`: {}", shortened(channel), self.text(topic)), hint)
+    }
+
+    /// What is wrong with a topic.
+    pub(crate) fn text(self, topic: &str) -> String {
+        match self {
+            Self::Missing => format!("there is no topic `{topic}`"),
+            Self::Forbidden => format!("this user may not describe topic `{topic}`"),
+        }
     }
 }
 
@@ -71,7 +79,7 @@ impl Judge {
         Ok(Self { questions, answers, is_asked: false })
     }
 
-    /// The answer that has come, if any. Else asks for these topics, if nothing is asked.
+    /// The answer that has come, if any. Else asks for these topics, if nothing is asked and there are some.
     pub(crate) fn step(&mut self, unknown: &BTreeSet<String>) -> Option<Judged> {
         if self.is_asked {
             let judged = self.answers.try_recv().ok()?;
