@@ -320,7 +320,7 @@ impl Forwarder<'_> {
             Found::Stored(stored) => {
                 self.is_retrieved = true;
                 if let Some((streams, skipped)) = stored {
-                    warn(&skipped);
+                    warn("is skipped", &skipped);
                     // Another forwarder may have changed it since.
                     if streams != self.kept.streams {
                         self.change(streams);
@@ -370,14 +370,14 @@ impl Forwarder<'_> {
         let is_new = |topic: &String| !self.unusable.contains_key(topic);
         let new =
             unusable.iter().filter(|(topic, _)| is_new(topic)).map(|(topic, why)| (topic.clone(), *why)).collect();
-        warn(&self.kept.waiting(&new));
+        warn("waits", &self.kept.waiting(&new));
         let count = self.kept.waiting(&unusable).len();
         let texts: Vec<String> = unusable.iter().take(SKIPPED_MAX).map(|(topic, why)| why.text(topic)).collect();
         // A command may have named others meanwhile.
         let is_judged = self.unknown.iter().all(|topic| unusable.contains_key(topic));
         self.next.judge = Instant::now() + if is_judged { TOPICS_PAUSE } else { Duration::ZERO };
         self.unusable = unusable;
-        let trouble = format!("{count} streams are not forwarded: {}", texts.join(", "));
+        let trouble = format!("streams that wait for their topics: {count}; {}", texts.join(", "));
         self.note(Part::Topics, (count > 0).then_some(trouble));
     }
 
@@ -454,7 +454,7 @@ fn obey(streams: &mut Streams, message: &Received) -> bool {
     match read_change(&message.payload) {
         Ok(Some((change, mut skipped))) => {
             skipped.extend(streams.apply(change));
-            warn(&skipped);
+            warn("is skipped", &skipped);
             true
         }
         Ok(None) => {
@@ -468,12 +468,12 @@ fn obey(streams: &mut Streams, message: &Received) -> bool {
     }
 }
 
-/// Names what was skipped of a command.
-fn warn(skipped: &[Mistake]) {
-    for mistake in skipped.iter().take(SKIPPED_MAX) {
-        tracing::warn!("a stream is skipped: {mistake}");
+/// Names streams that are not forwarded. `how`: a verb.
+fn warn(how: &str, streams: &[Mistake]) {
+    for mistake in streams.iter().take(SKIPPED_MAX) {
+        tracing::warn!("a stream {how}: {mistake}");
     }
-    if skipped.len() > SKIPPED_MAX {
-        tracing::warn!("{} more streams are skipped", skipped.len() - SKIPPED_MAX);
+    if streams.len() > SKIPPED_MAX {
+        tracing::warn!("the same of {} more streams", streams.len() - SKIPPED_MAX);
     }
 }
