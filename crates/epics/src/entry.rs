@@ -73,9 +73,10 @@ pub(crate) struct Entry {
 const HINT: &str = "write `\"NAME\"`, or `{ pv = \"NAME\", schema = \"f144\" }`";
 const KEYS: [&str; 7] = ["pv", "schema", "topic", "repeat", "alarms", "connections", "units"];
 
-/// A name without its prefix, and the protocol that this names.
+/// A name without its prefix, and the protocol that this names: `ca:A:B`, or `ca://A:B` as other clients write it.
 fn split(name: &str) -> (Option<Protocol>, &str) {
     let known = name.split_once(':').and_then(|(word, rest)| Some((Protocol::of(word)?, rest)));
+    let known = known.map(|(protocol, rest)| (protocol, rest.strip_prefix("//").unwrap_or(rest)));
     known.map_or((None, name), |(protocol, rest)| (Some(protocol), rest))
 }
 
@@ -293,6 +294,8 @@ mod tests {
         }
         let (short, long) = (entry(json!("A:B")).unwrap(), entry(json!({"pv": "pva:A:B", "schema": "auto"})).unwrap());
         assert_eq!(short, long);
+        assert_eq!(short, entry(json!("pva://A:B")).unwrap());
+        assert_eq!(entry(json!("ca://A:B")).unwrap(), entry(json!("ca:A:B")).unwrap());
         assert_eq!(short.identity.origin(), "A:B");
         let topic = entry(json!({"pv": "ca:A:B", "topic": "loki_motion"})).unwrap();
         assert_eq!(topic.identity.origin(), "loki_motion/A:B");

@@ -208,11 +208,38 @@ fn read_fake_period(section: &mut Section<'_>) -> i64 {
 
 /// Where PVs of a section are searched for; `protocol`: of its kind.
 pub(crate) fn read_network(protocol: Protocol, section: &mut Section<'_>) -> Network {
-    Network {
-        protocol,
-        addresses: section.get::<String>(&ADDRESSES).map(|text| text.value),
-        name_servers: section.get::<String>(&NAME_SERVERS).map(|text| text.value),
+    let mut list = |key: &'static Key| {
+        let text = section.get::<String>(key)?.value;
+        if let Some(refused) = text.split_whitespace().find_map(wrong_address) {
+            section.refuse(key, refused);
+        }
+        Some(text)
+    };
+    Network { protocol, addresses: list(&ADDRESSES), name_servers: list(&NAME_SERVERS) }
+}
+
+/// Why a word is no address. The libraries of EPICS pass over such words, and PVs are never found.
+fn wrong_address(word: &str) -> Option<Refused> {
+    let refused = |cause: &str| {
+        let hint = "write hosts or addresses, each with a port if need be, with spaces between them";
+        Some(Refused::new(format!("`{}` is no address: {cause}", shortened(word)), hint))
+    };
+    if word.starts_with('[') {
+        // IPv6, which a library may take.
+        return None;
     }
+    // A group of pvAccess: `224.0.1.1:5076,1@10.0.0.1`, with its TTL and interface.
+    let address = word.split_once('@').map_or(word, |(address, _)| address);
+    let (address, ttl) = address.split_once(',').map_or((address, None), |(address, ttl)| (address, Some(ttl)));
+    if ttl.is_some_and(|ttl| ttl.parse::<u8>().is_err()) {
+        return refused("a comma does not separate addresses");
+    }
+    let (host, port) = address.rsplit_once(':').map_or((address, None), |(host, port)| (host, Some(port)));
+    if port.is_some_and(|port| !port.parse::<u16>().is_ok_and(|port| port > 0)) {
+        return refused("its port is not between 1 and 65535");
+    }
+    let is_host = !host.is_empty() && host.bytes().all(|b| b.is_ascii_alphanumeric() || b".-_".contains(&b));
+    if is_host { None } else { refused("it is no name of a host, and no IPv4 address") }
 }
 
 /// A section that this program cannot use, because it has no EPICS libraries, is a mistake.
@@ -301,7 +328,8 @@ pub(crate) mod tests {
     #[test]
     fn a_section_that_is_right_has_no_mistake() {
         let section = json!({"pvs": ["A:B", "pva:C", {"pv": "fake:D", "schema": "tdct"}], "queue": 1000,
-            "pipeline": true, "addresses": "127.0.0.1 10.0.0.255:5076", "name_servers": "10.0.0.1:5075",
+            "pipeline": true, "addresses": "127.0.0.1 10.0.0.255:5076 224.0.1.1:5076,1@10.0.0.1 [::1]:5075 gate-way",
+            "name_servers": "10.0.0.1:5075",
             "repeat": "10 s", "alarms": false, "connections": false, "units": false});
         assert_eq!(mistakes(&section), [""; 0]);
         assert_eq!(mistakes(&json!({"pvs": []})), [""; 0]);
@@ -315,6 +343,9 @@ pub(crate) mod tests {
             (json!({"pvs": ["A", ""]}), "is empty"),
             (json!({"pvs": ["A", "ca:A"]}), "`ca:A` is listed twice"),
             (json!({"pvs": ["A"], "queue": 0}), "out of range"),
+            (json!({"pvs": ["A"], "addresses": "127.0.0.1 10.0.0.1,10.0.0.2"}), "`10.0.0.1,10.0.0.2` is no address"),
+            (json!({"pvs": ["A"], "addresses": "127.0.0.1:99999"}), "between 1 and 65535"),
+            (json!({"pvs": ["A"], "name_servers": "gate:way:5075 b"}), "no name of a host"),
             (json!({"pvs": ["A"], "repeat": "1 ms"}), "at least `\"1 s\"`"),
             (json!({"pvs": ["A"], "fake_period": "100 us"}), "1 ms to 1 d"),
             (json!({"pvs_file": "/nowhere/list.txt"}), "cannot read `/nowhere/list.txt`"),
