@@ -532,7 +532,10 @@ def test_code_that_stopped_its_output_from_reaching_the_disk_stopped_the_worker_
     until(lambda: count(lab, "one") > 40, "the worker does not go on")
     lab.interrupt(process)
     lab.end(process)
-    assert "its output did not reach the disk for 2 s; it was killed" in lab.said(process)[1]
+    said = lab.said(process)[1]
+    # Without its descriptors it may end by itself, before its output is overdue.
+    has_ended = harm == HARM[0] and "slot 0 of worker `one`: it ended" in said
+    assert has_ended or "its output did not reach the disk for 2 s; it was killed" in said, said
 
 
 def test_code_that_broke_what_it_works_with_put_all_that_followed_aside(lab):
