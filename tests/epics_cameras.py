@@ -1,8 +1,7 @@
 """Cameras of two server libraries, for tests: PvaPy is on pvDatabase, p4p on PVXS.
 
-`python epics_cameras.py pvapy|p4p NAME` serves an image, and sends frames for each line that it reads on stdin:
-`COUNT FIRST SECONDS`: so many frames without a pause, the id of the first, and their time, in s since 1970 UTC or
-`now`.
+`python epics_cameras.py pvapy|p4p NAME` serves an image. Each line on stdin, `COUNT FIRST SECONDS`, makes it send COUNT
+frames without a pause. FIRST is the id of the first frame. SECONDS is their time stamp, s since 1970 UTC or `now`.
 """
 
 from __future__ import annotations

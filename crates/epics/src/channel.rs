@@ -157,6 +157,7 @@ impl Channel {
     /// Whether an update is stored. `is_frame`: whatever the clock of a camera says, its frames are data.
     pub(crate) fn judge(&mut self, time: Option<i64>, is_frame: bool, now: i64) -> Fate {
         let is_fresh = std::mem::take(&mut self.is_fresh);
+        self.wrong_time = None;
         let Some(time) = time else { return Fate::New };
         let resumed = self.resumed.take();
         if is_fresh && (self.time == Some(time) || resumed == Some(time)) {

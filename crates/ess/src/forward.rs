@@ -112,7 +112,7 @@ pub enum Change {
     Replace(Vec<Stream>),
 }
 
-/// A stream of a command as it came.
+/// A stream in the words of a command.
 struct Given<'a> {
     channel: &'a str,
     schema: &'a str,
@@ -312,24 +312,35 @@ impl Streams {
         self.forwarded.len() < STREAMS_MAX
     }
 
-    /// The message of the storage topic: an `fc00` that adds all, or removes all where there is none.
-    #[must_use]
-    pub fn stored(&self) -> Vec<u8> {
-        let forwarded = self.forwarded.iter().map(|stream| fc00::Stream {
+    /// All streams, in the words of a command.
+    fn rows(&self) -> impl Iterator<Item = Given<'_>> {
+        let forwarded = self.forwarded.iter().map(|stream| Given {
             channel: &stream.channel,
             schema: stream.schema.word(),
             topic: &stream.topic,
             protocol: stream.protocol,
-            periodic: i32::from(stream.is_periodic),
+            is_periodic: stream.is_periodic,
         });
-        let foreign = self.foreign.iter().map(|stream| fc00::Stream {
+        forwarded.chain(self.foreign.iter().map(|stream| Given {
             channel: &stream.channel,
             schema: &stream.schema,
             topic: &stream.topic,
             protocol: stream.protocol,
-            periodic: i32::from(stream.is_periodic),
-        });
-        let streams: Vec<fc00::Stream<'_>> = forwarded.chain(foreign).collect();
+            is_periodic: stream.is_periodic,
+        }))
+    }
+
+    /// The message of the storage topic: an `fc00` that adds all, or removes all where there is none.
+    #[must_use]
+    pub fn stored(&self) -> Vec<u8> {
+        let row = |Given { channel, schema, topic, protocol, is_periodic }| fc00::Stream {
+            channel,
+            schema,
+            topic,
+            protocol,
+            periodic: i32::from(is_periodic),
+        };
+        let streams: Vec<fc00::Stream<'_>> = self.rows().map(row).collect();
         let config_change = if streams.is_empty() { UpdateType::RemoveAll } else { UpdateType::Add };
         let mut out = Vec::new();
         // Texts of these lengths always fit.

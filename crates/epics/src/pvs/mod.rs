@@ -403,7 +403,8 @@ impl Pvs {
         };
         channel.overwritten = 0;
         let Some(parts) = self.maker.head.parts(pixels) else { return Ok(()) };
-        let flags = if channel.wrong_time.is_some() { flags::SUSPECT } else { 0 };
+        let has_own = update.time.is_none_or(|own| own == time);
+        let flags = if has_own { 0 } else { flags::SUSPECT };
         let message = Message { origin: channel.origin, number, schema: wire::ad00::ID, time, flags, parts: &parts };
         give(&mut self.origins, &mut self.pending, &message, out)
     }

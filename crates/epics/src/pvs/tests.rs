@@ -201,6 +201,10 @@ fn a_frame_of_a_clock_that_is_wrong_has_its_arrival_a_flag_and_its_own_time() {
     pvs.take(&last, NOW + SECOND, &mut out).unwrap();
     assert_eq!(out.messages.last().map(|row| row.1), Some(5));
     assert_eq!(out.messages.iter().filter(|row| row.1 == 5).count(), 1);
+    // A frame without a time of its own has no wrong one.
+    pvs.take(&last, NOW, &mut out).unwrap();
+    pvs.take(&Update { time: None, ..frame(ids[0], 6, &pixels, &dims) }, NOW, &mut out).unwrap();
+    assert_eq!(out.messages.last().map(|row| (row.1, row.3, row.4)), Some((6, NOW, 0)));
 }
 
 #[test]

@@ -9,7 +9,6 @@ use crate::journal;
 use crate::limits::RECORD_BYTES_MAX;
 use flow::Fault;
 use serde::{Deserialize, Serialize};
-use settings::Word as _;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -97,27 +96,20 @@ impl Kept {
     }
 
     fn to_record(&self) -> Record {
-        let forwarded = self.streams.forwarded.iter().map(|stream| Row {
-            channel: stream.channel.clone(),
-            schema: stream.schema.word().to_owned(),
-            topic: stream.topic.clone(),
-            protocol: stream.protocol.name().to_owned(),
-            periodic: stream.is_periodic,
-        });
-        let foreign = self.streams.foreign.iter().map(|stream| Row {
-            channel: stream.channel.clone(),
-            schema: stream.schema.clone(),
-            topic: stream.topic.clone(),
-            protocol: stream.protocol.name().to_owned(),
-            periodic: stream.is_periodic,
-        });
+        let row = |Given { channel, schema, topic, protocol, is_periodic }: Given<'_>| Row {
+            channel: channel.to_owned(),
+            schema: schema.to_owned(),
+            topic: topic.to_owned(),
+            protocol: protocol.name().to_owned(),
+            periodic: is_periodic,
+        };
         Record {
             topic: self.topic.clone(),
             offsets: self.offsets.clone(),
             is_stored: self.is_stored,
             is_applied: self.is_applied,
             found: self.found.clone(),
-            streams: forwarded.chain(foreign).collect(),
+            streams: self.streams.rows().map(row).collect(),
         }
     }
 
