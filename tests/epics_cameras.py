@@ -1,7 +1,7 @@
 """Cameras of two server libraries, for tests: PvaPy is on pvDatabase, p4p on PVXS.
 
-`python epics_cameras.py pvapy|p4p NAME` serves an image. Each line on stdin, `COUNT FIRST SECONDS`, makes it send COUNT
-frames without a pause. FIRST is the id of the first frame. SECONDS is their time stamp, s since 1970 UTC or `now`.
+`python epics_cameras.py pvapy|p4p NAME` serves an image. Each line on stdin, `IDS SECONDS`, makes it send frames without
+a pause. IDS are ids and ranges, like `1-500,502,501`. SECONDS is their time stamp, s since 1970 UTC, or `now`.
 """
 
 from __future__ import annotations
@@ -83,7 +83,9 @@ if __name__ == "__main__":
     send = {"pvapy": serve_pvapy, "p4p": serve_p4p}[sys.argv[1]](sys.argv[2])
     print("serving", flush=True)
     for line in sys.stdin:
-        count, first, seconds = line.split()
-        for number in range(int(first), int(first) + int(count)):
-            send(number, time.time() if seconds == "now" else float(seconds))
+        ids, seconds = line.split()
+        for part in ids.split(","):
+            first, _, last = part.partition("-")
+            for number in range(int(first), int(last or first) + 1):
+                send(number, time.time() if seconds == "now" else float(seconds))
         print(f"did {line.strip()}", flush=True)

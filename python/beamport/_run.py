@@ -92,7 +92,7 @@ class Run(Mapping[str, "Stream"]):
         held), `entries` (per stream and origin: `sent`, `appended`, `duplicate`, `skipped`, `lost` and `refused` by
         reason, `closed`), `rows` (per sink and stream: `read`, `done`, `aside`, `skipped` and `lost` by reason, `held`,
         `closed`), `gaps` (what is missing: `stream`, `origin`, `first`, `last`, `from`, `to`, `reason`, `count`: 0
-        where all between are missing) and `clock_step_ns` (how far the wall clock of the machine was set in the run:
+        where all between are missing; a time that is unknown is `None`) and `clock_step_ns` (how far the wall clock of the machine was set in the run:
         negative = back, 0 = not). Counts are messages.
 
         Reads the index of the run once: 64 bytes a message.

@@ -17,7 +17,7 @@ extern "C" {
 #endif
 
 /* Changed with each change of this file; the caller compares it with its own. */
-#define BP_ABI 2
+#define BP_ABI 3
 
 typedef struct bp_client bp_client;
 
@@ -98,7 +98,7 @@ typedef struct {
     uint64_t id;             /* of bp_add */
     uint32_t what;           /* BP_CONNECTED... */
     uint32_t form;           /* BP_SCALAR... */
-    uint64_t count;          /* BP_SQUASHED: updates overwritten by the client */
+    uint64_t count;          /* BP_SQUASHED: updates overwritten here; BP_IMAGE: as bp_counts.server_squash */
     int64_t seconds;         /* time stamp of the PV, since 1970 (UTC); 0 where it has none */
     uint32_t nanoseconds;
     int32_t user_tag;        /* of the PV; BP_WRITTEN: of bp_put_start */

@@ -159,6 +159,7 @@ class Subscribed {
         queue_.push(line, what, why);
         // The next subscription counts from 0.
         squashed_ = 0;
+        overruns_ = reader_.state().overruns;
         ended_.add(line.id);
     }
 
@@ -169,13 +170,15 @@ class Subscribed {
             full_ = full_ || full;
             if (changed == 0) return;
             uint64_t squashed = 0;
+            const bool is_image = reader_.state().form == BP_IMAGE;
+            client::SubscriptionStat stat;
+            if (full_ || is_image) from.stats(stat);
             if (full_) {
-                client::SubscriptionStat stat;
-                from.stats(stat);
                 squashed = stat.nCliSquash - squashed_;
                 squashed_ = stat.nCliSquash;
                 full_ = false;
             }
+            if (is_image) reader_.overruns(overruns_ + stat.nSrvSquash);
             queue_.push(line, BP_VALUE, reader_.state(), changed, squashed);
         } catch (const std::exception &e) {
             queue_.push(line, BP_REFUSED, e.what());
@@ -188,6 +191,7 @@ class Subscribed {
     Ended &ended_;
     PvaReader reader_;
     size_t squashed_ = 0;
+    uint64_t overruns_ = 0; // of the subscriptions before
     bool full_ = false; // updates may have been overwritten since `squashed_` was read
 };
 

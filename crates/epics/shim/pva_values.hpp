@@ -21,6 +21,9 @@ class PvaReader {
 
     const State &state() const { return state_; }
 
+    // Notes how often the server has reported that it overwrote updates.
+    void overruns(uint64_t count) { state_.overruns = count; }
+
   private:
     // What a field is, by its place: looking names up for each update would take longer than all else.
     enum class Role : uint8_t {

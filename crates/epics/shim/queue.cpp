@@ -36,6 +36,7 @@ void fill(bp_update &update, const Node &node) {
     update.id = node.line->id;
     update.what = node.what;
     update.form = state.form;
+    update.count = state.overruns;
     update.seconds = state.seconds;
     update.nanoseconds = state.nanoseconds;
     update.user_tag = state.user_tag;

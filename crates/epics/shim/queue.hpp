@@ -93,6 +93,7 @@ struct State {
     int64_t seconds = 0;
     uint32_t nanoseconds = 0;
     int32_t user_tag = 0;
+    uint64_t overruns = 0; // of an image: as bp_counts.server_squash
     std::string text;
     Elements value;
     std::shared_ptr<const Texts> texts; // null where all are empty

@@ -76,8 +76,12 @@ pub(crate) struct Channel {
     pub(crate) is_fresh: bool,
     alarm: Option<(i16, Vec<u8>)>,
     units: Option<Vec<u8>>,
-    /// Updates overwritten in the client's queue since the last frame.
+    /// The connection changed since the last frame.
+    pub(crate) is_cut: bool,
+    /// Frames overwritten in the client's queue that no filed hole explains yet.
     pub(crate) overwritten: u64,
+    /// How often the server has reported that it overwrote frames, and how often when holes were filed last.
+    pub(crate) overruns: (u64, u64),
     /// The same of all time, and frames that are missing.
     pub(crate) lost: u64,
     pub(crate) squashed: u64,
@@ -118,7 +122,9 @@ impl Channel {
             is_fresh: true,
             alarm: None,
             units: None,
+            is_cut: true,
             overwritten: 0,
+            overruns: (0, 0),
             lost: 0,
             squashed: 0,
             untimed: 0,

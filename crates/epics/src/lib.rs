@@ -13,6 +13,7 @@ mod channel;
 mod command;
 mod entry;
 mod fake;
+mod frames;
 mod library;
 mod limits;
 mod links;

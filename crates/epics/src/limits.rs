@@ -68,6 +68,18 @@ pub(crate) const STATE_BYTES_PER_SECOND: i64 = 200_000;
 /// Lives of a camera whose numbers fall: a device that draws its numbers would fill the table of origins.
 pub(crate) const LIVES_MAX: u32 = 1000;
 
+/// Numbers of frames that may come late, counted down from the highest one: as many as the account of a stream accepts.
+pub(crate) const FRAMES_WINDOW: u64 = flow::limits::REORDER_WINDOW;
+
+/// In the place of the time of a frame that has not come: no frame has this time.
+pub(crate) const ABSENT: i64 = i64::MIN;
+
+/// In the place of the time of a frame without one of its own that can be.
+pub(crate) const UNTIMED: i64 = i64::MAX;
+
+/// Longest time that a frame may be late.
+pub(crate) const REORDER_MAX: std::time::Duration = std::time::Duration::from_secs(60);
+
 /// Room for the text of an error of the library.
 pub(crate) const ERROR_BYTES: usize = 512;
 
@@ -90,7 +102,7 @@ pub(crate) const FILE: &str = "libbeamport_epics.so";
 pub(crate) const VARIABLE: &str = "BEAMPORT_EPICS";
 
 /// The version of its interface that this crate calls: `BP_ABI` in its header.
-pub(crate) const ABI: u32 = 2;
+pub(crate) const ABI: u32 = 3;
 
 /// PVs that one sink writes: ten times what feedback needs. What it keeps of each is in each of its commits.
 pub(crate) const PUT_PVS_MAX: usize = 100;

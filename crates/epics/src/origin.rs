@@ -2,8 +2,9 @@
 //!
 //! The messages of a PV are numbered by us, values and what is sent beside them together; what the client's queue
 //! overwrote and what was skipped has numbers too, which are gaps. Frames have numbers of their own, so what is sent
-//! beside them has another origin, `NAME/state`; a number that falls begins another life, `NAME#2`.
+//! beside them has another origin, `NAME/state`; a camera that counts again from below begins another life, `NAME#2`.
 
+use crate::frames::{Arrival, Frames, Sign};
 use crate::limits::LIVES_MAX;
 use flow::{Fault, Outlet, ResumeOrigin};
 
@@ -15,26 +16,18 @@ pub(crate) struct Origin {
     /// From 1.
     life: u32,
     row: Option<u32>,
-    /// The number of the next message; of frames one past the highest.
+    /// The number of the next message that we count.
     pub(crate) next: u64,
-    /// Its numbers are those of a camera.
-    pub(crate) is_frames: bool,
-}
-
-/// What the number of a frame says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sign {
-    /// It is the next, or the first, or it was there already.
-    Next,
-    /// This number of frames before it is missing.
-    Jump(u64),
+    /// Of a camera: the numbers of its frames.
+    pub(crate) frames: Option<Frames>,
 }
 
 impl Origin {
-    /// As the stream has it. `is_frames`: from the state of the source.
-    pub(crate) fn new(base: String, known: Option<&ResumeOrigin>, is_frames: bool) -> Self {
-        let (life, next) = known.map_or((1, 0), |known| (known.life, known.next_seq));
-        Self { base, life, row: None, next, is_frames }
+    /// As the stream has it. `reorder`: of an origin with frames, known from the state of the source.
+    pub(crate) fn new(base: String, known: Option<&ResumeOrigin>, reorder: Option<i64>) -> Self {
+        let (life, next, time) = known.map_or((1, 0, 0), |known| (known.life, known.next_seq, known.last_time));
+        let frames = reorder.map(|reorder| Frames::resume(next, time, reorder));
+        Self { base, life, row: None, next, frames }
     }
 
     /// Its row in the table of the stream.
@@ -49,33 +42,35 @@ impl Origin {
         Ok(*self.row.insert(row))
     }
 
-    fn begin_life(&mut self) {
-        if self.life < LIVES_MAX {
-            (self.life, self.row, self.next) = (self.life + 1, None, 0);
+    /// Begins another life, of frames. False if it has had too many.
+    pub(crate) fn begin_life(&mut self, reorder: i64) -> bool {
+        if self.life >= LIVES_MAX {
+            return false;
         }
+        (self.life, self.row, self.next) = (self.life + 1, None, 0);
+        self.frames = Some(Frames::new(reorder));
+        true
     }
 
     /// The number of a message that we count.
     pub(crate) fn count(&mut self) -> u64 {
+        if let Some(frames) = self.frames.take() {
+            // What was a camera sends other values: they have the numbers behind those of its frames.
+            self.next = self.next.max(frames.next);
+        }
         let number = self.next;
         self.next = self.next.saturating_add(1);
         number
     }
 
-    /// Takes the number of a frame.
-    pub(crate) fn frame(&mut self, number: u64) -> Sign {
-        if !self.is_frames {
+    /// Receives the number of a frame.
+    pub(crate) fn receive(&mut self, arrival: &Arrival, reorder: i64) -> Sign {
+        match &mut self.frames {
+            Some(frames) => frames.receive(arrival),
             // What was counted before has other numbers.
-            if self.next > 0 {
-                self.begin_life();
-            }
-            self.is_frames = true;
-        } else if number.saturating_add(1) < self.next {
-            self.begin_life();
+            None if self.next > 0 => Sign::Restart,
+            None => self.frames.insert(Frames::new(reorder)).receive(arrival),
         }
-        let jump = if self.next > 0 { number.saturating_sub(self.next) } else { 0 };
-        self.next = self.next.max(number.saturating_add(1));
-        if jump > 0 { Sign::Jump(jump) } else { Sign::Next }
     }
 
     /// Counts numbers as missing, between two times.
@@ -95,40 +90,37 @@ impl Origin {
 mod tests {
     use super::*;
 
+    const REORDER: i64 = 50;
+
     fn origin() -> Origin {
-        Origin::new("cam".into(), None, false)
+        Origin::new("cam".into(), None, None)
     }
 
-    #[test]
-    fn numbers_of_frames_jump_and_fall() {
-        let mut cam = origin();
-        assert_eq!(cam.frame(5000), Sign::Next);
-        assert_eq!(cam.frame(5001), Sign::Next);
-        assert_eq!(cam.frame(5005), Sign::Jump(3));
-        // The same frame again, as at a reconnection.
-        assert_eq!(cam.frame(5005), Sign::Next);
-        assert_eq!((cam.next, cam.life), (5006, 1));
-        assert_eq!(cam.frame(0), Sign::Next);
-        assert_eq!((cam.next, cam.life), (1, 2));
-        assert_eq!(cam.frame(2), Sign::Jump(1));
+    /// Receives a frame as a source does.
+    fn receive(cam: &mut Origin, number: u64) -> Sign {
+        let arrival = Arrival { number, own: None, time: 0, now: 0, is_cut: false };
+        let sign = cam.receive(&arrival, REORDER);
+        match sign == Sign::Restart && cam.begin_life(REORDER) {
+            true => cam.receive(&arrival, REORDER),
+            false => sign,
+        }
     }
 
     #[test]
     fn frames_of_a_pv_that_sent_counted_messages_begin_a_life() {
         let mut cam = origin();
         assert_eq!((cam.count(), cam.count()), (0, 1));
-        assert_eq!(cam.frame(7000), Sign::Next);
-        assert_eq!((cam.next, cam.life), (7001, 2));
+        assert_eq!((receive(&mut cam, 7000), cam.life), (Sign::New, 2));
         // The PV sends numbers again, and then frames.
-        assert_eq!(cam.count(), 7001);
-        assert_eq!(cam.frame(7001), Sign::Next);
+        assert_eq!((cam.count(), cam.count()), (7001, 7002));
+        assert_eq!((receive(&mut cam, 7001), cam.life), (Sign::New, 3));
     }
 
     #[test]
     fn a_camera_that_draws_its_numbers_does_not_fill_the_table() {
         let mut cam = origin();
         for number in (0..3000u64).rev() {
-            cam.frame(2 * number);
+            receive(&mut cam, 5000 * number);
         }
         assert_eq!(cam.life, LIVES_MAX);
     }

@@ -2,7 +2,7 @@
 
 use crate::entry::{Entry, Identity, Protocol};
 use crate::library;
-use crate::limits::{FAKE_PERIOD_MAX, FAKE_PERIOD_MIN, FILE_BYTES_MAX, PVS_MAX, QUEUE_MAX, REPEAT_MIN};
+use crate::limits::{FAKE_PERIOD_MAX, FAKE_PERIOD_MIN, FILE_BYTES_MAX, PVS_MAX, QUEUE_MAX, REORDER_MAX, REPEAT_MIN};
 use crate::links::Network;
 use crate::source::Epics;
 use flow::edge::{SourceKind, SourcePlan};
@@ -45,6 +45,13 @@ pub(crate) static NAME_SERVERS: Key = key(
     "",
     "Servers that are asked by TCP, like `EPICS_PVA_NAME_SERVERS`.",
 );
+static REORDER: Key = key(
+    "reorder",
+    "duration, at most 60 s",
+    "1 s",
+    "How long frames of cameras may be late that come in another order. After this time missing ids are counted as \
+     lost.",
+);
 static REPEAT: Key =
     key("repeat", "duration, at least 1 s", "", "Sends the last values again after this time without a new one.");
 static ALARMS: Key = key("alarms", "true or false", "true", "Sends `al00` when severity or text of an alarm changes.");
@@ -56,13 +63,14 @@ static UNITS: Key =
 static FAKE_PERIOD: Key =
     key("fake_period", "duration, 1 ms to 1 d", "1 s", "Time between two values of a simulated PV, `fake:NAME`.");
 
-static KEYS: [&Key; 11] = [
+static KEYS: [&Key; 12] = [
     &PVS,
     &PVS_FILE,
     &QUEUE,
     &PIPELINE,
     &ADDRESSES,
     &NAME_SERVERS,
+    &REORDER,
     &REPEAT,
     &ALARMS,
     &CONNECTIONS,
@@ -99,6 +107,8 @@ pub(crate) struct Plan {
     pub(crate) entries: Vec<Entry>,
     pub(crate) queue: u32,
     pub(crate) pipeline: bool,
+    /// How long a frame may be late, ns.
+    pub(crate) reorder: i64,
     pub(crate) repeat: Option<Duration>,
     pub(crate) alarms: bool,
     pub(crate) connections: bool,
@@ -185,6 +195,7 @@ fn read(protocol: Protocol, name: &str, section: &mut Section<'_>) -> Option<Arc
         entries,
         queue: queue.map_or(1, |queue| queue.value as u32),
         pipeline: *section.need::<bool>(&PIPELINE),
+        reorder: read_reorder(section),
         repeat: repeat.map(|repeat| repeat.value),
         alarms: *section.need::<bool>(&ALARMS),
         connections: *section.need::<bool>(&CONNECTIONS),
@@ -195,6 +206,16 @@ fn read(protocol: Protocol, name: &str, section: &mut Section<'_>) -> Option<Arc
         note_unbuilt(settings::Word::word(protocol), section);
     }
     Some(Arc::new(plan))
+}
+
+fn read_reorder(section: &mut Section<'_>) -> i64 {
+    let reorder = *section.need::<Duration>(&REORDER);
+    if reorder > REORDER_MAX {
+        let hint = format!("write at most `\"{}\"`", units::duration_text(REORDER_MAX));
+        section.refuse(&REORDER, Refused::new("it is too long", hint));
+    }
+    // Longer than the range is never used.
+    i64::try_from(reorder.as_nanos()).unwrap_or(i64::MAX)
 }
 
 fn read_fake_period(section: &mut Section<'_>) -> i64 {
@@ -310,6 +331,7 @@ pub(crate) mod tests {
             entries: entries.collect(),
             queue: 100,
             pipeline: false,
+            reorder: 1_000_000_000,
             repeat: None,
             alarms: true,
             connections: true,
@@ -347,6 +369,7 @@ pub(crate) mod tests {
             (json!({"pvs": ["A"], "addresses": "127.0.0.1:99999"}), "between 1 and 65535"),
             (json!({"pvs": ["A"], "name_servers": "gate:way:5075 b"}), "no name of a host"),
             (json!({"pvs": ["A"], "repeat": "1 ms"}), "at least `\"1 s\"`"),
+            (json!({"pvs": ["A"], "reorder": "2 min"}), "at most `\"1 min\"`"),
             (json!({"pvs": ["A"], "fake_period": "100 us"}), "1 ms to 1 d"),
             (json!({"pvs_file": "/nowhere/list.txt"}), "cannot read `/nowhere/list.txt`"),
         ] {

@@ -40,6 +40,14 @@ impl Source for Epics {
         self.open.as_mut().map_or(Ok(Step::Ended), |open| open.step(now, out))
     }
 
+    fn stop(&mut self, _: i64, out: &mut dyn Outlet) -> Result<(), Fault> {
+        self.open.as_mut().map_or(Ok(()), |open| open.pvs.close(out))
+    }
+
+    fn frontier(&self, now: i64) -> i64 {
+        self.open.as_ref().map_or(now, |open| open.pvs.complete_to(now))
+    }
+
     fn state(&self) -> String {
         self.open.as_ref().map_or_else(String::new, |open| open.text.clone())
     }
@@ -90,7 +98,7 @@ impl Open {
         let mut open = Self {
             links: Links::new()?,
             is_changed: entries != plan.entries,
-            pvs: Pvs::new(resume, state, plan.fake_period, now),
+            pvs: Pvs::new(resume, state, &plan, now),
             plan,
             text: String::new(),
             written: now,

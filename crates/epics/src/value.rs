@@ -115,7 +115,7 @@ pub(crate) struct Update<'a> {
     pub(crate) id: u64,
     pub(crate) what: What,
     pub(crate) form: Form,
-    /// Of `Squashed`: how many.
+    /// Of `Squashed`: how many. Of a frame: how often its server has reported that it overwrote some.
     pub(crate) count: u64,
     /// Time of the PV, ns since 1970 UTC; `None` where it has none.
     pub(crate) time: Option<i64>,

@@ -234,9 +234,11 @@ pub struct Gap {
     pub first: u64,
     /// Last missing number.
     pub last: u64,
-    /// Missing from this source time on, ns since 1970 UTC.
+    /// Missing from this source time on, ns since 1970 UTC; `i64::MIN` where that is unknown, `null` in JSON.
+    #[serde(serialize_with = "known_time")]
     pub from: i64,
-    /// Missing to this source time.
+    /// Missing to this source time; `i64::MAX` where that is unknown, `null` in JSON.
+    #[serde(serialize_with = "known_time")]
     pub to: i64,
     /// One word.
     pub reason: String,
@@ -244,6 +246,10 @@ pub struct Gap {
     pub by_sequence: bool,
     /// How many of the numbers are missing, where it is not all of them; 0: all.
     pub count: u64,
+}
+
+fn known_time<S: serde::Serializer>(time: &i64, serializer: S) -> Result<S::Ok, S::Error> {
+    Some(*time).filter(|time| ![i64::MIN, i64::MAX].contains(time)).serialize(serializer)
 }
 
 /// Reason of a gap in which a source did not run: the number of missing messages is unknown. It lies before message

@@ -61,7 +61,9 @@ fn check(object: &Object, wrong: &mut Vec<String>) {
         check_listed(object, &mut found);
     } else if has(&["first", "last", "reason"]) {
         let (first, last) = (number(object, "first"), number(object, "last"));
-        if first > last.saturating_add(1) || object["from"].as_i64() > object["to"].as_i64() {
+        // A time that is unknown is null.
+        let (from, to) = (object["from"].as_i64().unwrap_or(i64::MIN), object["to"].as_i64().unwrap_or(i64::MAX));
+        if first > last.saturating_add(1) || from > to {
             found.push("begins behind its end".into());
         }
     } else if has(&["first", "count", "messages", "lag", "fill"]) {

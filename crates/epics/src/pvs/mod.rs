@@ -6,9 +6,10 @@
 use crate::channel::{Channel, Fate, Kept, Role};
 use crate::entry::{Entry, Identity, Pattern, Schema};
 use crate::fake::{self, Fakes};
+use crate::frames::{Arrival, Frames, Hole, Sign};
 use crate::limits::{CONNECT_PATIENCE, LOOK_PAUSE, LOOK_PVS, REMOVED_MAX};
 use crate::message::{Made, Maker, schema_of};
-use crate::origin::{Origin, Sign};
+use crate::origin::Origin;
 use crate::pending::Pending;
 use crate::section::Plan;
 use crate::state::State;
@@ -33,11 +34,15 @@ pub(crate) struct Pvs {
     free: Vec<u32>,
     by_identity: HashMap<Identity, u32>,
     origins: Vec<Origin>,
+    /// Places of origins with frames.
+    cameras: Vec<usize>,
     by_origin: HashMap<String, usize>,
     /// Where the stream stood at the start, by origin.
     resume: HashMap<String, ResumeOrigin>,
     /// Origins with frames, of before the start.
     had_frames: HashSet<String>,
+    /// How long a frame may be late, ns.
+    reorder: i64,
     /// Times of the newest values of PVs that are not there, by `Identity::key`.
     times: HashMap<String, i64>,
     maker: Maker,
@@ -83,15 +88,15 @@ fn give(
 }
 
 impl Pvs {
-    /// `fake_period`: ns between two values of a simulated PV.
-    pub(crate) fn new(resume: &Resume, state: State, fake_period: i64, now: i64) -> Self {
+    pub(crate) fn new(resume: &Resume, state: State, plan: &Plan, now: i64) -> Self {
         let origins = resume.origins.iter().map(|origin| (origin.name.clone(), origin.clone()));
         let had_frames = state.frames.iter().cloned().collect();
         Self {
             resume: origins.collect(),
             had_frames,
             times: state.times,
-            fakes: Fakes::new(fake_period, now),
+            reorder: plan.reorder,
+            fakes: Fakes::new(plan.fake_period, now),
             ..Self::default()
         }
     }
@@ -101,10 +106,12 @@ impl Pvs {
         if let Some(at) = self.by_origin.get(name) {
             return *at;
         }
-        let is_frames = self.had_frames.contains(name);
-        self.origins.push(Origin::new(name.to_owned(), self.resume.get(name), is_frames));
-        self.by_origin.insert(name.to_owned(), self.origins.len() - 1);
-        self.origins.len() - 1
+        let reorder = self.had_frames.contains(name).then_some(self.reorder);
+        self.origins.push(Origin::new(name.to_owned(), self.resume.get(name), reorder));
+        let at = self.origins.len() - 1;
+        self.cameras.extend(reorder.map(|_| at));
+        self.by_origin.insert(name.to_owned(), at);
+        at
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -121,7 +128,7 @@ impl Pvs {
         let name = identity.origin();
         let mut channel = Channel::new(entry, plan, now);
         channel.origin = self.origin(&name);
-        let is_camera = self.origins[channel.origin].is_frames || identity.schema == Schema::Ad00;
+        let is_camera = self.origins[channel.origin].frames.is_some() || identity.schema == Schema::Ad00;
         channel.beside = match is_camera {
             true => self.origin(&beside(&name)),
             false => channel.origin,
@@ -177,7 +184,7 @@ impl Pvs {
 
     /// Names of origins that hold frames.
     pub(crate) fn frames(&self) -> impl Iterator<Item = &str> {
-        self.origins.iter().filter(|origin| origin.is_frames).map(|origin| origin.base.as_str())
+        self.cameras.iter().map(|at| self.origins[*at].base.as_str())
     }
 
     /// The PV of an id, unless it was removed.
@@ -222,7 +229,7 @@ impl Pvs {
         let Some(channel) = &mut self.slots[at].channel else { return Ok(()) };
         let origin = &self.origins[channel.origin];
         // Before the first value it is not known whether the PV is a camera, whose frames have their own numbers.
-        let is_unknown = channel.entry.identity.schema == Schema::Auto && origin.next == 0 && !origin.is_frames;
+        let is_unknown = channel.entry.identity.schema == Schema::Auto && origin.next == 0 && origin.frames.is_none();
         if channel.said == channel.link || is_unknown && !has_value {
             return Ok(());
         }
@@ -261,7 +268,7 @@ impl Pvs {
             return Ok(());
         }
         let origin = &mut self.origins[channel.origin];
-        if origin.is_frames {
+        if origin.frames.is_some() {
             channel.overwritten += count;
             return Ok(());
         }
@@ -293,9 +300,10 @@ impl Pvs {
             return Ok(());
         }
         self.updates += 1;
-        let origin = &self.origins[channel.origin];
-        let is_newest = |id: i32| origin.is_frames && u64::from(id as u32).saturating_add(1) == origin.next;
+        let newest = self.origins[channel.origin].frames.as_ref().map(|frames| frames.next);
+        let is_newest = |id: i32| newest == Some(u64::from(id as u32).saturating_add(1));
         let is_again = channel.is_fresh && update.frame.unique_id.is_some_and(is_newest);
+        channel.is_cut |= channel.is_fresh;
         let fate = match channel.judge(update.time, is_frame, now) {
             // Its time is not in the stream; its number is.
             Fate::Untimed if is_again => Fate::Known,
@@ -384,29 +392,87 @@ impl Pvs {
         let Some(channel) = &mut self.slots[at].channel else { return Ok(()) };
         channel.trouble = None;
         channel.forget(Role::Value);
-        let origin = &mut self.origins[channel.origin];
+        let place = channel.origin;
+        let origin = &mut self.origins[place];
+        let is_cut = std::mem::take(&mut channel.is_cut);
         let number = match update.frame.unique_id {
             None => origin.count(),
             Some(id) => {
-                let (number, was_frames) = (u64::from(id as u32), origin.is_frames);
-                if let Sign::Jump(missing) = origin.frame(number) {
-                    channel.lost += missing;
-                    let squashed = missing.min(channel.overwritten);
-                    if squashed > 0 {
-                        let first = number - missing;
-                        origin.missing(first..=first + squashed - 1, (time, now), "lost.squashed", out)?;
+                let own = update.time.filter(|own| *own == time);
+                let arrival = Arrival { number: u64::from(id as u32), own, time, now, is_cut };
+                channel.overruns.0 = channel.overruns.0.max(update.count);
+                if origin.frames.is_none() {
+                    self.is_urgent = true;
+                    if !self.cameras.contains(&place) {
+                        self.cameras.push(place);
                     }
                 }
-                self.is_urgent |= !was_frames;
-                number
+                let mut sign = origin.receive(&arrival, self.reorder);
+                if sign == Sign::Restart {
+                    self.file_holes(at, Frames::close, out)?;
+                    let origin = &mut self.origins[place];
+                    if origin.begin_life(self.reorder) {
+                        sign = origin.receive(&arrival, self.reorder);
+                    }
+                }
+                if sign == Sign::Duplicate {
+                    let row = self.origins[place].row(out)?;
+                    return if is_cut { Ok(()) } else { out.count(row, "refused.duplicate", 1) };
+                }
+                self.file_holes(at, |frames| frames.due(now), out)?;
+                arrival.number
             }
         };
-        channel.overwritten = 0;
         let Some(parts) = self.maker.head.parts(pixels) else { return Ok(()) };
         let has_own = update.time.is_none_or(|own| own == time);
         let flags = if has_own { 0 } else { flags::SUSPECT };
-        let message = Message { origin: channel.origin, number, schema: wire::ad00::ID, time, flags, parts: &parts };
+        let message = Message { origin: place, number, schema: wire::ad00::ID, time, flags, parts: &parts };
         give(&mut self.origins, &mut self.pending, &message, out)
+    }
+
+    /// Counts the frames that are missing in holes as lost: as many as the client's queue overwrote and all others that
+    /// came while the server overwrote some as `squashed`. `next` takes the next hole that is due.
+    fn file_holes(
+        &mut self,
+        at: usize,
+        mut next: impl FnMut(&mut Frames) -> Option<Hole>,
+        out: &mut dyn Outlet,
+    ) -> Result<(), Fault> {
+        let Some(channel) = &mut self.slots[at].channel else { return Ok(()) };
+        let origin = &mut self.origins[channel.origin];
+        while let Some(hole) = origin.frames.as_mut().and_then(&mut next) {
+            let Hole { numbers, times, is_absent, .. } = hole;
+            channel.lost += numbers.end - numbers.start;
+            let squashed = channel.overwritten.min(numbers.end - numbers.start);
+            channel.overwritten -= squashed;
+            let middle = numbers.start + squashed;
+            let reason = match (is_absent, channel.overruns.0 > channel.overruns.1) {
+                (true, _) => "lost.absent",
+                (_, true) => "lost.squashed",
+                _ => "lost.unsent",
+            };
+            for (part, reason) in [(numbers.start..middle, "lost.squashed"), (middle..numbers.end, reason)] {
+                if !part.is_empty() {
+                    origin.missing(part.start..=part.end - 1, times, reason, out)?;
+                }
+            }
+        }
+        // What no hole has followed overwrote no frame.
+        if origin.frames.as_ref().is_none_or(|frames| frames.complete_to().is_none()) {
+            (channel.overwritten, channel.overruns.1) = (0, channel.overruns.0);
+        }
+        Ok(())
+    }
+
+    /// Counts the frames that are missing in all holes, before the source ends.
+    pub(crate) fn close(&mut self, out: &mut dyn Outlet) -> Result<(), Fault> {
+        (0..self.slots.len()).try_for_each(|at| self.file_holes(at, Frames::close, out))
+    }
+
+    /// The time up to which no frame is missing that may still come, ns since 1970 UTC; `now` where none is missing.
+    pub(crate) fn complete_to(&self, now: i64) -> i64 {
+        let frames = self.cameras.iter().filter_map(|at| self.origins[*at].frames.as_ref());
+        frames.filter_map(Frames::complete_to).fold(now, i64::min)
     }
 
     /// Gives simulated PVs their values, at most [`LOOK_PVS`] of them in one step. Returns when it is to be called
@@ -458,6 +524,7 @@ impl Pvs {
         if channel.said != channel.link && now.saturating_sub(channel.since) > CONNECT_PATIENCE {
             self.say(at, false, now, out)?;
         }
+        self.file_holes(at, |frames| frames.due(now), out)?;
         let Some(channel) = &self.slots[at].channel else { return Ok(()) };
         let is_due = channel.due <= now || channel.due.saturating_sub(now) > channel.wants.repeat + LOOK_PAUSE;
         if channel.wants.repeat == 0 || channel.is_fake() || channel.due == i64::MAX || !is_due {

@@ -17,7 +17,10 @@ struct Recorder {
     messages: Vec<(String, u64, String, i64, u16)>,
     payloads: Vec<Vec<u8>>,
     missing: Vec<(String, RangeInclusive<u64>, String)>,
+    /// Times of what is missing.
+    times: Vec<RangeInclusive<i64>>,
     refused: u64,
+    duplicate: u64,
     is_full: bool,
 }
 
@@ -37,12 +40,16 @@ impl OriginAccounts for Recorder {
         reason: &str,
     ) -> Result<(), Fault> {
         assert!(!times.is_empty());
+        self.times.push(times);
         self.missing.push((self.names[origin as usize].clone(), numbers, reason.to_owned()));
         Ok(())
     }
     fn count(&mut self, _: u32, what: &str, n: u64) -> Result<(), Fault> {
-        assert_eq!(what, "refused.type");
-        self.refused += n;
+        match what {
+            "refused.type" => self.refused += n,
+            "refused.duplicate" => self.duplicate += n,
+            _ => panic!("{what}"),
+        }
         Ok(())
     }
 }
@@ -75,7 +82,7 @@ impl Recorder {
 
 /// PVs with these entries; the ids are those of their subscriptions.
 fn pvs(entries: &[Value], plan: &Plan) -> (Pvs, Vec<u64>) {
-    let mut pvs = Pvs::new(&Resume::default(), State::default(), 1_000_000_000, NOW);
+    let mut pvs = Pvs::new(&Resume::default(), State::default(), plan, NOW);
     let entries = entries.iter().map(|entry| Entry::of_json(entry, Protocol::Pva).unwrap());
     let ids = entries.map(|entry| pvs.add(entry, plan, NOW)).collect();
     (pvs, ids)
@@ -228,12 +235,36 @@ fn frames_have_their_own_numbers_and_the_rest_an_origin_beside_them() {
     // Two of three missing frames were overwritten here.
     pvs.take(&Update { count: 2, ..Update::of(ids[0], What::Squashed) }, NOW, &mut out).unwrap();
     pvs.take(&frame(ids[0], 75, &pixels, &dims), NOW, &mut out).unwrap();
-    assert_eq!(out.missing, [("cam".to_owned(), 72..=73, "lost.squashed".to_owned())]);
-    assert_eq!(pvs.channels().next().unwrap().lost, 3);
+    assert_eq!((&out.missing[..], pvs.complete_to(NOW + SECOND)), (&[][..], NOW + 71), "they may be late");
     // The camera starts again.
     pvs.take(&Update { time: Some(NOW + 100), ..frame(ids[0], 0, &pixels, &dims) }, NOW, &mut out).unwrap();
+    let squashed = ("cam".to_owned(), 72..=73, "lost.squashed".to_owned());
+    assert_eq!(out.missing, [squashed, ("cam".to_owned(), 74..=74, "lost.unsent".to_owned())]);
+    assert_eq!(out.times, [NOW + 71..=NOW + 75, NOW + 71..=NOW + 75]);
+    assert_eq!(pvs.channels().next().unwrap().lost, 3);
     assert_eq!(out.take(), [row("cam", 75, "ad00"), row("cam#2", 0, "ad00")]);
     assert_eq!(pvs.frames().collect::<Vec<_>>(), ["cam"]);
+}
+
+#[test]
+fn missing_frames_have_a_reason_once_they_cannot_come() {
+    let (mut pvs, ids) = pvs(&[json!("cam")], &quiet());
+    let (mut out, pixels, dims) = (Recorder::default(), [1, 2, 3, 4, 5, 6], [3, 2]);
+    let of = |unique, count| Update { count, ..frame(ids[0], unique, &pixels, &dims) };
+    // Its server overwrote once before, and once between 4 and 6; 7 and 8 change places; 8 comes twice.
+    for (unique, count) in [(0, 1), (2, 1), (4, 1), (6, 2), (8, 2), (7, 2), (8, 2), (1, 2)] {
+        pvs.take(&of(unique, count), NOW, &mut out).unwrap();
+    }
+    while !pvs.look(NOW + SECOND, &mut out).unwrap() {}
+    assert_eq!((&out.missing[..], out.duplicate), (&[][..], 1));
+    while !pvs.look(NOW + 2 * SECOND, &mut out).unwrap() {}
+    pvs.take(&Update::of(ids[0], What::Disconnected), NOW, &mut out).unwrap();
+    pvs.take(&Update::of(ids[0], What::Connected), NOW, &mut out).unwrap();
+    pvs.take(&of(12, 2), NOW, &mut out).unwrap();
+    assert_eq!(pvs.complete_to(NOW + SECOND), NOW + 8);
+    pvs.close(&mut out).unwrap();
+    let lost: Vec<_> = out.missing.iter().map(|(_, numbers, reason)| (numbers.clone(), reason.as_str())).collect();
+    assert_eq!(lost, [(3..=3, "lost.squashed"), (5..=5, "lost.squashed"), (9..=11, "lost.absent")]);
 }
 
 #[test]
