@@ -12,15 +12,15 @@
 //! values.x = "motor_x"
 //! values.temperature = { stream = "devices", source = "T1", take = "interpolate", tolerance = "2 s", offset = "-3 ms" }
 //! ```
-//! Each name becomes an attribute of the frame (`m.metadata` in Python), of the type that the value has; what is interpolated
-//! is a double. A frame is held until its values are there, for `wait` after its arrival at most. One that misses a value
+//! Each name becomes an attribute of the frame (`m.metadata` in Python), of the type that the value has, be it a number, a
+//! text or an array; what is interpolated is a double. A frame is held until its values are there, for `wait` after its arrival at most. One that misses a value
 //! goes on without it, or is dropped and counted as `filtered`; either way it is counted as `unmatched`, and the value by its
 //! name as `missing.NAME`.
 //!
 //! Constraints: the pixels are copied once, into the message that has the attributes. One slot, which keeps what it needs
 //! of the streams beside as a counted reader of each.
 
-use super::beside::{self, Beside, How, Named};
+use super::beside::{self, Beside, How, Named, Sample};
 use super::span::Span;
 use super::tiles::frame_of;
 use flow::edge::{Needs, WorkerKind, WorkerPlace, WorkerPlan};
@@ -29,7 +29,6 @@ use settings::{Key, Section, key, required};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use store::{Batch, ReadOptions, Reader};
-use wire::Numbers;
 use wire::ad00::{self, Ad00, Attribute};
 
 static VALUES: Key = required(
@@ -107,8 +106,8 @@ struct Attaching {
     input: Reader,
     /// (message, what was needed of the streams for it), for what is not committed.
     needed: VecDeque<(u64, Vec<u64>)>,
-    /// Of each value, of the frame at work: type and bytes.
-    found: Vec<Option<(wire::DType, [u8; 8])>>,
+    /// Each value, of the frame at work.
+    found: Vec<Option<Sample>>,
     head: ad00::Head,
     frames: u64,
     unmatched: u64,
@@ -154,21 +153,21 @@ impl Attaching {
         self.found.clear();
         for which in 0..self.plan.values.len() {
             let value = self.beside.at(which, time, &mut left)?;
-            self.found.push(value.map(|value| (value.dtype(), value.bytes())));
+            self.found.push(value);
         }
         Ok(self.found.iter().filter(|found| found.is_none()).count())
     }
 
     /// Appends the frame with its values.
     fn give(&mut self, of: &store::Entry, frame: &Ad00<'_>, out: &mut Outputs<'_>) -> Result<(), Stop> {
-        let values = self.plan.values.iter().zip(&self.found);
-        let fresh = values.filter_map(|(named, found)| {
-            let (dtype, bytes) = found.as_ref()?;
+        let mut rooms = vec![[0; 8]; self.found.len()];
+        let values = self.plan.values.iter().zip(&self.found).zip(&mut rooms);
+        let fresh = values.filter_map(|((named, found), room)| {
             Some(Attribute {
                 name: &named.name,
                 description: Some(""),
                 source: Some(named.source.as_deref().unwrap_or(&named.stream)),
-                data: Numbers::new(*dtype, &bytes[..dtype.size()])?,
+                data: found.as_ref()?.data(room)?,
             })
         });
         let is_other = |a: &&Attribute<'_>| self.plan.values.iter().all(|named| named.name != a.name);

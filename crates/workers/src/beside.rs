@@ -1,31 +1,27 @@
 //! Values of streams beside the input, by time: what a filter asks for, and what is attached to frames.
 //!
-//! Values are the numbers of `f144`, and those of `se00`, each with its own time. What is known of a stream says how far it
-//! has come: a value that may still be on its way is waited for, for a bounded time.
+//! Values are the numbers and arrays of `f144`, these and the texts of `f142`, and the numbers of `se00`, each with its own
+//! time. What is known of a stream says how far it has come: a value that may still be on its way is waited for, for a
+//! bounded time.
 //!
-//! Constraints: of each value the newest 65,536 are known. Streams are read as they come; what is gone, damaged or no such
-//! value is passed over.
+//! Constraints: of each value the newest 65,536 are known, and of texts and arrays as many as take 64 MiB. Streams are read
+//! as they come; what is gone, damaged or no such value is passed over.
 //!
 //! Failure behaviour: with a name the worker is a counted reader: what was needed at the last commit stays, so that a slot
 //! that is killed finds the same values again.
 
+use super::limits::{KNOWN_BYTES_MAX, KNOWN_MAX, NAP, WAIT_MAX};
 use super::span::Span;
 use flow::Fault;
 use flow::{Data, each_batch, stream_fault};
 use serde_json::{Map, Value};
 use settings::{Key, Refused, Section, key, noun, required};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 use store::{Kind, Message, ReadOptions, Reader};
 use toml_edit::Item;
-use wire::{Scalar, f144, se00};
-
-/// Values that are known of one name: an hour of 18 a second.
-const KNOWN_MAX: usize = 65_536;
-/// The longest such time, ns: beyond it a slot looks dead.
-const WAIT_MAX: i64 = 10_000_000_000;
-/// Longest sleep without a look whether the stream was taken up by another writer, ns.
-const NAP: i64 = 20_000_000;
+use wire::{DType, Numbers, Scalar, f142, f144, se00};
 
 /// The parameter `wait`: how long after a message's arrival a value may be on its way, ns.
 pub(super) fn wait_of(section: &mut Section<'_>, key: &'static Key) -> i64 {
@@ -128,14 +124,51 @@ pub(super) fn tolerance(section: &mut Section<'_>, key: &'static Key) -> Option<
     Some(tolerance)
 }
 
+/// A value of a stream.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Sample {
+    Number(Scalar),
+    Text(Arc<str>),
+    Array(DType, Arc<[u8]>),
+}
+
+impl Sample {
+    fn of_f144(value: &f144::Value<'_>) -> Self {
+        match value {
+            f144::Value::Scalar(number) => Self::Number(*number),
+            f144::Value::Array(numbers) => Self::Array(numbers.dtype(), numbers.bytes().into()),
+        }
+    }
+
+    /// Bytes beside those of the object itself.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Number(_) => 0,
+            Self::Text(text) => text.len(),
+            Self::Array(_, bytes) => bytes.len(),
+        }
+    }
+
+    /// As an attribute has it. `room`: for the bytes of a number.
+    pub(super) fn data<'a>(&'a self, room: &'a mut [u8; 8]) -> Option<Numbers<'a>> {
+        match self {
+            Self::Number(number) => {
+                *room = number.bytes();
+                Numbers::new(number.dtype(), &room[..number.dtype().size()])
+            }
+            Self::Text(text) => Some(Numbers::text(text)),
+            Self::Array(dtype, bytes) => Numbers::new(*dtype, bytes),
+        }
+    }
+}
+
 /// One value that is known.
-#[derive(Clone, Copy)]
 struct Known {
     /// With the offset, ns.
     time: i64,
     /// The message that said it.
     sequence: u64,
-    value: Scalar,
+    value: Sample,
 }
 
 /// What is known of one name.
@@ -143,6 +176,8 @@ struct Track {
     named: Named,
     /// By time.
     known: VecDeque<Known>,
+    /// Bytes of their values.
+    bytes: usize,
 }
 
 /// A stream, as far as it was read.
@@ -187,13 +222,13 @@ impl Beside {
                 }
             };
             places.push((at, streams[at].tracks.len()));
-            streams[at].tracks.push(Track { named: named.clone(), known: VecDeque::new() });
+            streams[at].tracks.push(Track { named: named.clone(), known: VecDeque::new(), bytes: 0 });
         }
         Ok(Self { streams, places })
     }
 
     /// Value `which` at a time. `left`: ns that may be waited for it; what was waited is taken off.
-    pub(super) fn at(&mut self, which: usize, time: i64, left: &mut i64) -> Result<Option<Scalar>, Fault> {
+    pub(super) fn at(&mut self, which: usize, time: i64, left: &mut i64) -> Result<Option<Sample>, Fault> {
         let Some(&(stream, track)) = self.places.get(which) else { return Ok(None) };
         let stream = &mut self.streams[stream];
         let fault = |stream: &Stream, e| stream_fault(&stream.name, e);
@@ -267,11 +302,20 @@ fn take(tracks: &mut [Track], message: &Message<'_>) {
     let (at, sequence) = (message.entry.source_time, message.sequence);
     match message.entry.schema.0 {
         f144::ID => {
-            let Ok(f144::F144 { source_name, value: f144::Value::Scalar(value), .. }) = f144::read(message.payload)
-            else {
-                return;
+            let Ok(f144::F144 { source_name, value, .. }) = f144::read(message.payload) else { return };
+            let of = tracks.iter_mut().filter(|t| t.is_of(source_name));
+            of.for_each(|t| t.enter(at, sequence, Sample::of_f144(&value)));
+        }
+        f142::ID => {
+            let Ok(f142::F142 { source_name, value, .. }) = f142::read(message.payload) else { return };
+            let value = match &value {
+                f142::Value::Number(value) => Sample::of_f144(value),
+                f142::Value::Text(text) => Sample::Text((*text).into()),
+                // A frame has no attributes of several texts.
+                f142::Value::Texts(_) => return,
             };
-            tracks.iter_mut().filter(|t| t.is_of(source_name)).for_each(|t| t.enter(at, sequence, value));
+            let of = tracks.iter_mut().filter(|t| t.is_of(source_name));
+            of.for_each(|t| t.enter(at, sequence, value.clone()));
         }
         se00::ID => {
             let Ok(samples) = se00::read(message.payload) else { return };
@@ -282,7 +326,7 @@ fn take(tracks: &mut [Track], message: &Message<'_>) {
                         None => Some(samples.packet_timestamp.saturating_add((samples.time_delta * i as f64) as i64)),
                     };
                     if let (Some(time), Some(value)) = (time, samples.values.get(i)) {
-                        track.enter(time, sequence, value);
+                        track.enter(time, sequence, Sample::Number(value));
                     }
                 }
             }
@@ -296,12 +340,14 @@ impl Track {
         self.named.source.as_ref().is_none_or(|named| named == source)
     }
 
-    fn enter(&mut self, time: i64, sequence: u64, value: Scalar) {
+    fn enter(&mut self, time: i64, sequence: u64, value: Sample) {
         let time = time.saturating_add(self.named.offset);
         let place = self.known.partition_point(|known| known.time <= time);
+        self.bytes += value.bytes();
         self.known.insert(place, Known { time, sequence, value });
-        if self.known.len() > KNOWN_MAX {
-            self.known.pop_front();
+        while self.known.len() > 1 && (self.known.len() > KNOWN_MAX || self.bytes > KNOWN_BYTES_MAX) {
+            let oldest = self.known.pop_front();
+            self.bytes -= oldest.map_or(0, |oldest| oldest.value.bytes());
         }
     }
 
@@ -318,23 +364,28 @@ impl Track {
     }
 
     /// What counts at a time, of what is known.
-    fn value(&self, time: i64) -> Option<Scalar> {
+    fn value(&self, time: i64) -> Option<Sample> {
         let next = self.known.partition_point(|known| known.time <= time);
         let is_near = |known: &&Known| known.time.abs_diff(time) <= self.named.tolerance.unsigned_abs();
         let before = next.checked_sub(1).and_then(|at| self.known.get(at)).filter(is_near);
         let after = self.known.get(next).filter(is_near);
+        let copy = |known: &Known| known.value.clone();
         match (self.named.how, before, after) {
-            (How::Hold, before, _) => before.map(|k| k.value),
+            (How::Hold, before, _) => before.map(copy),
             (How::Nearest, Some(before), Some(after)) => {
                 let is_before = before.time.abs_diff(time) <= after.time.abs_diff(time);
-                Some(if is_before { before.value } else { after.value })
+                Some(copy(if is_before { before } else { after }))
             }
-            (How::Nearest, one, other) => one.or(other).map(|k| k.value),
-            (How::Interpolate, Some(before), _) if before.time == time => Some(before.value),
+            (How::Nearest, one, other) => one.or(other).map(copy),
+            (How::Interpolate, Some(before), _) if before.time == time => Some(copy(before)),
             (How::Interpolate, Some(before), Some(after)) => {
-                let (from, to) = (before.value.to_f64(), after.value.to_f64());
+                let (Sample::Number(from), Sample::Number(to)) = (&before.value, &after.value) else {
+                    // Between texts and arrays there is nothing.
+                    return Some(copy(before));
+                };
+                let (from, to) = (from.to_f64(), to.to_f64());
                 let part = before.time.abs_diff(time) as f64 / before.time.abs_diff(after.time) as f64;
-                Some(Scalar::Float64(from + (to - from) * part))
+                Some(Sample::Number(Scalar::Float64(from + (to - from) * part)))
             }
             (How::Interpolate, ..) => None,
         }
@@ -348,17 +399,21 @@ mod tests {
     fn track(how: How, tolerance: i64, times: &[i64]) -> Track {
         let (name, stream, source) = ("x".into(), "s".into(), None);
         let named = Named { name, stream, source, offset: 5, how, tolerance };
-        let mut track = Track { named, known: VecDeque::new() };
+        let mut track = Track { named, known: VecDeque::new(), bytes: 0 };
         // In any order of arrival.
         for (sequence, time) in times.iter().enumerate().rev() {
-            track.enter(*time, sequence as u64, Scalar::Int32(*time as i32 * 10));
+            track.enter(*time, sequence as u64, Sample::Number(Scalar::Int32(*time as i32 * 10)));
         }
         track
     }
 
     #[test]
     fn the_value_at_a_time_is_the_one_that_was_asked_for() {
-        let value = |how, tolerance, time| track(how, tolerance, &[100, 200]).value(time).map(Scalar::to_f64);
+        let number = |sample| match sample {
+            Sample::Number(number) => number.to_f64(),
+            other => panic!("{other:?}"),
+        };
+        let value = |how, tolerance, time| track(how, tolerance, &[100, 200]).value(time).map(number);
         // With the offset the times are 105 and 205.
         assert_eq!(value(How::Hold, i64::MAX, 104), None);
         assert_eq!(value(How::Hold, i64::MAX, 105), Some(1000.0));
@@ -373,7 +428,21 @@ mod tests {
         assert_eq!(value(How::Interpolate, i64::MAX, 206), None);
         assert_eq!(value(How::Interpolate, 30, 130), None);
         // A kept type: what is not computed stays as it was.
-        assert_eq!(track(How::Hold, i64::MAX, &[7]).value(12), Some(Scalar::Int32(70)));
+        assert_eq!(track(How::Hold, i64::MAX, &[7]).value(12), Some(Sample::Number(Scalar::Int32(70))));
+    }
+
+    #[test]
+    fn texts_and_arrays_are_held_and_bounded_by_their_bytes() {
+        let mut one = track(How::Interpolate, i64::MAX, &[]);
+        one.enter(100, 0, Sample::Text("open".into()));
+        one.enter(200, 1, Sample::Array(DType::UInt8, [1, 2, 3].into()));
+        assert_eq!((one.value(150), one.bytes), (Some(Sample::Text("open".into())), 7));
+        for time in 0..5 {
+            one.enter(300 + time, 2, Sample::Array(DType::UInt8, vec![0; KNOWN_BYTES_MAX / 2].into()));
+        }
+        assert_eq!((one.known.len(), one.bytes), (2, KNOWN_BYTES_MAX));
+        one.enter(400, 3, Sample::Array(DType::UInt8, vec![0; KNOWN_BYTES_MAX + 1].into()));
+        assert_eq!(one.known.len(), 1);
     }
 
     #[test]

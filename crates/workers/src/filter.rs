@@ -12,7 +12,7 @@
 //! Constraints: those of `beside.rs`. A message of which the expression asks for what
 //! is not there goes aside, as `unknown`.
 
-use super::beside::{self, Beside, How, Named};
+use super::beside::{self, Beside, How, Named, Sample};
 use super::expression::{Asked, Expression, Kind, Value};
 use super::unreadable;
 use flow::edge::{Needs, WorkerKind, WorkerPlace, WorkerPlan};
@@ -161,9 +161,14 @@ impl Worker for Filter {
 /// The value of a stream beside at a time.
 fn value(beside: &mut Beside, named: &Named, which: usize, time: i64, left: &mut i64) -> Result<Value, String> {
     let found = beside.at(which, time, left).map_err(|fault| fault.to_string())?;
-    found.map(|value| Value::Number(value.to_f64())).ok_or_else(|| {
-        format!("`{}` has no value: stream `{}` has none at {time} ns or before", named.name, named.stream)
-    })
+    match found {
+        Some(Sample::Number(number)) => Ok(Value::Number(number.to_f64())),
+        Some(Sample::Text(text)) => Ok(Value::Text(text.as_ref().to_owned())),
+        Some(Sample::Array(..)) => Err(format!("`{}` is an array: stream `{}`", named.name, named.stream)),
+        None => {
+            Err(format!("`{}` has no value: stream `{}` has none at {time} ns or before", named.name, named.stream))
+        }
+    }
 }
 
 /// What a message says of itself.

@@ -14,6 +14,7 @@ mod expression;
 mod filter;
 mod groups;
 mod histogram;
+mod limits;
 mod span;
 mod tiles;
 

@@ -773,9 +773,13 @@ fn say(writer: &mut Writer, source: &str, time: i64, value: wire::Scalar) -> boo
     let mut bytes = Vec::new();
     let said = wire::f144::F144 { source_name: source, timestamp: time, value: wire::f144::Value::Scalar(value) };
     wire::f144::write(&mut bytes, &said).unwrap();
-    let schema = SchemaId(wire::f144::ID);
+    append(writer, wire::f144::ID, time, &bytes)
+}
+
+fn append(writer: &mut Writer, schema: [u8; 4], time: i64, bytes: &[u8]) -> bool {
+    let schema = SchemaId(schema);
     let meta = Meta { source_time: time, origin: 0, origin_seq: writer.next_sequence(), schema, flags: 0 };
-    match writer.append(&meta, &bytes) {
+    match writer.append(&meta, bytes) {
         Ok(_) => true,
         Err(e) if e.is_full() => false,
         Err(e) => panic!("{e}"),
@@ -850,6 +854,31 @@ fn values_are_attached_to_the_frames_of_their_time_in_whatever_order_they_came()
         let filtered = lab.account().get("skipped.filtered").copied().unwrap_or(0);
         assert_eq!(filtered, 40 - wanted.len() as u64, "seed {seed}: {:?}", lab.account());
     }
+}
+
+#[test]
+fn texts_and_arrays_are_attached_as_numbers_are() {
+    let values = json!({"state": {"stream": "values", "source": "S"}, "axis": {"stream": "values", "source": "A"}});
+    let mut lab = Lab::new(1, Level::Memory, &ATTACH, json!({"wait": "0 s", "values": values}));
+    let mut beside = self::values(&lab);
+    let (mut text, mut array) = (Vec::new(), Vec::new());
+    let (status, severity) = (wire::f142::AlarmStatus::NoAlarm, wire::f142::AlarmSeverity::NoAlarm);
+    let value = wire::f142::Value::Text("open");
+    let open = wire::f142::F142 { source_name: "S", value, timestamp: 5, status, severity };
+    wire::f142::write(&mut text, &open).unwrap();
+    let numbers = [1.5_f64, 2.5, -0.5];
+    let axis = wire::f144::F144 { source_name: "A", timestamp: 6, value: (&numbers[..]).into() };
+    wire::f144::write(&mut array, &axis).unwrap();
+    assert!(append(&mut beside, wire::f142::ID, 5, &text) && append(&mut beside, wire::f144::ID, 6, &array));
+    assert!(say(&mut beside, "other", 30, wire::Scalar::Int8(0)));
+    lab.append(15, AD00, &frame(1, DType::UInt8, &[1, 1], &[0]));
+    let out = lab.finish();
+    let read = wire::ad00::read(&out[0].3).unwrap();
+    let of = |name| read.attributes.iter().find(|a| a.name == name).map(|a| a.data);
+    assert_eq!(of("state"), Some(wire::Numbers::text("open")));
+    assert_eq!(of("axis"), Some((&numbers).into()));
+    let said: Value = serde_json::from_str(&flow::Worker::statistics(lab.native().unwrap())).unwrap();
+    assert_eq!(said, json!({"frames": 1, "unmatched": 0}));
 }
 
 #[test]
