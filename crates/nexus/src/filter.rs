@@ -10,11 +10,10 @@
 
 use crate::limits::PACK_THREADS;
 use std::io::Write;
+use wire::bitshuffle::{self, bytes_together, turned};
 
 /// Bytes of a block of bit planes: small enough for the second cache of a core, large enough for LZ4 to find something.
 const BLOCK_BYTES: usize = 32 << 10;
-/// What a block has at least, elements; the library's own bound.
-const BLOCK_ELEMENTS_MIN: usize = 128;
 /// Lengths before the blocks of a chunk.
 const HEADER_BYTES: usize = 12;
 /// Each further step of zlib costs more time than it saves room, for counts and times.
@@ -107,7 +106,7 @@ impl Filter {
 
 /// Elements of a block: a multiple of 8.
 fn block_elements(element: usize) -> usize {
-    (BLOCK_BYTES / element / 8 * 8).max(BLOCK_ELEMENTS_MIN)
+    bitshuffle::block_elements(BLOCK_BYTES, element)
 }
 
 /// A chunk that a thread packs.
@@ -178,33 +177,13 @@ impl Packer {
 }
 
 fn unpack_bits(packed: &[u8], element: usize, bytes: usize) -> Option<Vec<u8>> {
-    let (header, mut left) = packed.split_at_checked(HEADER_BYTES)?;
+    let (header, left) = packed.split_at_checked(HEADER_BYTES)?;
     let block = u32::from_be_bytes(header[8..].try_into().ok()?) as usize;
     if header[..8] != (bytes as u64).to_be_bytes() || block == 0 || !block.is_multiple_of(8 * element) {
         return None;
     }
     let mut out = vec![0; bytes];
-    let whole = bytes - bytes % (8 * element);
-    let (mut bits, mut planes) = (Vec::new(), Vec::new());
-    for part in out[..whole].chunks_mut(block) {
-        let (length, behind) = left.split_at_checked(4)?;
-        let (lz4, behind) = behind.split_at_checked(u32::from_be_bytes(length.try_into().ok()?) as usize)?;
-        bits.resize(part.len(), 0);
-        planes.resize(part.len(), 0);
-        if lz4_flex::block::decompress_into(lz4, &mut bits).ok()? != part.len() {
-            return None;
-        }
-        let each = part.len() / element;
-        for (bits, plane) in bits.chunks_exact(each).zip(planes.chunks_exact_mut(each)) {
-            bits_together(bits, plane);
-        }
-        bytes_together(&planes, element, part);
-        left = behind;
-    }
-    if left.len() != bytes - whole {
-        return None;
-    }
-    out[whole..].copy_from_slice(left);
+    bitshuffle::unpack(left, element, Some(block), &mut out)?;
     Some(out)
 }
 
@@ -228,16 +207,6 @@ fn bytes_apart(raw: &[u8], element: usize, out: &mut [u8]) {
                 .for_each(|(out, e)| *out = (u64::from_le_bytes(*e) >> (8 * at)) as u8),
             _ => plane.iter_mut().zip(raw.chunks_exact(element)).for_each(|(out, e)| *out = e[at]),
         }
-    }
-}
-
-fn bytes_together(planes: &[u8], element: usize, out: &mut [u8]) {
-    let each = planes.len() / element;
-    if each == 0 {
-        return;
-    }
-    for (at, plane) in planes.chunks_exact(each).enumerate() {
-        out.chunks_exact_mut(element).zip(plane).for_each(|(out, byte)| out[at] = *byte);
     }
 }
 
@@ -273,23 +242,6 @@ fn many_bits_apart(plane: &[u8], out: &mut [u8]) -> usize {
         }
     }
     pairs.len() * 2
-}
-
-fn bits_together(rows: &[u8], out: &mut [u8]) {
-    let each = rows.len() / 8;
-    for (at, bytes) in out.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-        let row = u64::from_le_bytes(std::array::from_fn(|bit| rows[bit * each + at]));
-        *bytes = turned(row).to_le_bytes();
-    }
-}
-
-/// Bit `i` of byte `j` becomes bit `j` of byte `i` (Warren, *Hacker's Delight*, 7-3).
-fn turned(mut x: u64) -> u64 {
-    for (by, mask) in [(7, 0x00aa_00aa_00aa_00aa), (14, 0x0000_cccc_0000_cccc), (28, 0x0000_0000_f0f0_f0f0)] {
-        let swap = (x ^ (x >> by)) & mask;
-        x ^= swap ^ (swap << by);
-    }
-    x
 }
 
 #[cfg(test)]

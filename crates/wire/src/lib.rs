@@ -19,6 +19,8 @@
 //! Reading verifies the whole message in one call and returns a struct that borrows from the buffer; arrays are
 //! never copied and may be unaligned (see [`Array`]). Bytes after the message are ignored.
 //!
+//! `bitshuffle` is no schema: bytes of arrays are packed so in files and frames.
+//!
 //! Failure: whatever the bytes, reading returns an [`Error`] or a message; it does not panic, and its work and
 //! memory are bounded by the size of the buffer (see [`limits`]).
 
@@ -44,6 +46,7 @@ pub mod al00;
 pub mod an44;
 pub mod answ;
 pub mod ar51;
+pub mod bitshuffle;
 pub mod bpas;
 pub mod bpcm;
 pub mod bpct;

@@ -29,3 +29,9 @@ pub const HEADER_BYTES: usize = 64;
 
 /// Bytes of that header that its checksum covers: those before it.
 pub const HEADER_CHECKED_BYTES: usize = 44;
+
+/// Bytes of a block of bit planes where nothing says another size, as the library bitshuffle has it.
+pub const BLOCK_BYTES: usize = 8 << 10;
+
+/// What such a block has at least, elements; the library's own bound.
+pub const BLOCK_ELEMENTS_MIN: usize = 128;
