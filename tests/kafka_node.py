@@ -106,6 +106,11 @@ class Cluster:
         self.admin.create_topics([NewTopic(name, partitions, self.replication, config=config)])[name].result(HANG_S)
         return name
 
+    def delete(self, topic: str):
+        """Deletes a topic."""
+        for future in self.admin.delete_topics([topic]).values():
+            future.result(HANG_S)
+
     def make_again(self, topic: str, partitions: int):
         """Deletes a topic, and makes one of the same name."""
         self.admin.delete_topics([topic])[topic].result(HANG_S)

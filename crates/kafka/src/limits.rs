@@ -141,6 +141,10 @@ pub(crate) const SPARE_HEADERS_MAX: usize = 1 << 14;
 #[cfg(feature = "client")]
 pub(crate) const PROBE_PATIENCE_MS: i32 = 5000;
 
+/// How long brokers say that a topic is missing before messages for it are set aside, ns.
+#[cfg(feature = "client")]
+pub(crate) const GONE_PATIENCE: u64 = 5_000_000_000;
+
 /// How long messages are sent one by one after one was refused, ns: others of its kind may follow, and finding each
 /// costs a restart.
 #[cfg(feature = "client")]

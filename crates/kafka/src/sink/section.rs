@@ -26,11 +26,19 @@ static CREATE: Key = key(
      Without it the sink waits for them.",
 );
 
+static MISSING: Key = key(
+    "missing",
+    "`wait` or `aside`",
+    "wait",
+    "What happens to messages for a topic that does not exist, or that this user may not use: they wait, and all \
+     behind them, or they go to `SINK.aside` while other topics get theirs.",
+);
+
 /// The kind `kafka`.
 pub static SINK: LiveKind = LiveKind {
     name: "kafka",
     about: "Messages to topics of a Kafka cluster, each once and in the order of its origin.",
-    keys: &[&BROKERS, &TOPIC, &CREATE, &PROPERTIES],
+    keys: &[&BROKERS, &TOPIC, &CREATE, &MISSING, &PROPERTIES],
     read,
 };
 
@@ -52,6 +60,8 @@ pub(crate) struct Plan {
     pub(crate) topic: Setting<String>,
     /// How topics that are missing are made.
     pub(crate) create: Option<Create>,
+    /// Messages for missing topics are set aside.
+    pub(crate) sets_aside: bool,
     /// Properties of the client.
     pub(crate) properties: Vec<Property>,
     /// A batch was refused for one of its messages: each is sent alone now, so that the one is known.
@@ -120,9 +130,9 @@ impl LivePlan for Plan {
 
     #[cfg(not(feature = "client"))]
     fn build(&self, _: &[String]) -> Result<Box<dyn LiveSink>, Fault> {
-        let Self { name, brokers, create, properties, is_careful, .. } = self;
+        let Self { name, brokers, create, sets_aside, properties, is_careful, .. } = self;
         let made = create.map(|create| (create.partitions, create.replication));
-        let _ = (brokers, made, properties, is_careful, self.topic_of(name));
+        let _ = (brokers, made, sets_aside, properties, is_careful, self.topic_of(name));
         Err(Fault::new(format!("sink `{name}` cannot be built"), UNBUILT).hint(UNBUILT_HINT))
     }
 }
@@ -147,9 +157,19 @@ fn read(name: &str, section: &mut Section<'_>) -> Option<Arc<dyn LivePlan>> {
         }
         None => None,
     };
+    let missing = section.word(&MISSING, &[("wait", false), ("aside", true)]);
+    let sets_aside = missing.is_some_and(|missing| missing.value);
     let properties = section::read_properties(section, &property::SINK);
     let is_careful = Arc::default();
-    Some(Arc::new(Plan { name: name.to_owned(), brokers: brokers?, topic: topic?, create, properties, is_careful }))
+    Some(Arc::new(Plan {
+        name: name.to_owned(),
+        brokers: brokers?,
+        topic: topic?,
+        create,
+        sets_aside,
+        properties,
+        is_careful,
+    }))
 }
 
 fn wrong_topic(topic: &str) -> Option<Refused> {
@@ -228,7 +248,7 @@ mod tests {
         let causes = |brokers: &str, topic: &str| -> Vec<String> {
             let (name, brokers, topic) = ("out".into(), written(brokers), written(topic));
             let (create, properties, is_careful) = (None, Vec::new(), Arc::default());
-            let plan = Plan { name, brokers, topic, create, properties, is_careful };
+            let plan = Plan { name, brokers, topic, create, sets_aside: false, properties, is_careful };
             plan.conflicts(&[("loop", &source)]).into_iter().map(|conflict| conflict.cause).collect()
         };
         for (topic, read) in [("in", "in"), ("to_{stream}", "to_loop"), ("origin", "in")] {

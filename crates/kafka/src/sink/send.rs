@@ -6,8 +6,9 @@
 //!
 //! Constraint: librdkafka copies each message, because it may send it again when the stream memory is gone.
 //!
-//! Failure behaviour: brokers that are away and topics that are missing are the sink's trouble; nothing expires. A
-//! message that a topic refuses for good is set aside. Any other refusal is a fault: the sink restarts.
+//! Failure behaviour: brokers that are away and topics that are missing are the sink's trouble; nothing expires, unless
+//! the section says that messages for missing topics are set aside. A message that a topic refuses for good is set
+//! aside. Any other refusal is a fault: the sink restarts.
 
 use super::look::{Look, Part, Present};
 use super::section::Plan;
@@ -214,6 +215,11 @@ impl Open {
                 aside.push(Aside { sequence, reason: "topic" });
                 continue;
             };
+            if self.topics.all[route].stage == Stage::Gone {
+                self.inputs[number].flight.pass(sequence);
+                aside.push(Aside { sequence, reason: "topic" });
+                continue;
+            }
             if self.topics.all[route].stage != Stage::Ready || self.inputs[number].known != Known::Yes || took >= room {
                 return Ok(took);
             }

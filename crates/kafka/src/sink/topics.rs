@@ -8,7 +8,7 @@
 use super::section::{Create, Plan};
 use super::state::{Kept, Place, State};
 use crate::librdkafka::{Client, Content, Kind, Mark, OffsetAnswer, Queue, Spec, TopicAnswer, Wrong};
-use crate::limits::{ANSWER_TIMEOUT_MS, ENDS_PAUSE, TOPICS_PAUSE};
+use crate::limits::{ANSWER_TIMEOUT_MS, ENDS_PAUSE, GONE_PATIENCE, TOPICS_PAUSE};
 use crate::producer::Producer;
 use crate::trouble::{Side, key};
 use flow::Fault;
@@ -21,6 +21,8 @@ pub(crate) enum Stage {
     Unknown,
     /// It is not there, and to be made.
     Missing,
+    /// It is not there, or not for this user, and messages for it are set aside. It is asked for again.
+    Gone,
     /// It has partitions; where they begin is to be asked.
     Found,
     /// Where they end is to be asked.
@@ -49,6 +51,8 @@ pub(crate) struct OutTopic {
     bounds: Vec<(u64, u64)>,
     /// A message waits for it; else it is looked through because it was kept.
     is_wanted: bool,
+    /// Since when it is known not to be there, ns since 1970 UTC.
+    gone: Option<i64>,
 }
 
 /// All topics of a sink.
@@ -101,6 +105,7 @@ impl Topics {
             places: Vec::new(),
             bounds: Vec::new(),
             is_wanted,
+            gone: None,
         });
         self.all.len() - 1
     }
@@ -177,7 +182,8 @@ impl Topics {
     }
 
     fn ask_topics(&self, create: Option<Create>, client: &Client) -> Result<Option<Mark>, Wrong> {
-        let (unknown, missing) = (self.in_stage(Stage::Unknown), self.in_stage(Stage::Missing));
+        let (mut unknown, missing) = (self.in_stage(Stage::Unknown), self.in_stage(Stage::Missing));
+        unknown.extend(self.in_stage(Stage::Gone));
         if let (false, Some(Create { partitions, replication })) = (missing.is_empty(), create) {
             client.ask_create(&missing, partitions, replication, ANSWER_TIMEOUT_MS, &self.answers)?;
             return Ok(Some(Mark::Create));
@@ -209,7 +215,7 @@ impl Topics {
             let Some(topic) = self.all.iter_mut().find(|topic| topic.name == name) else { continue };
             match wrong {
                 None if partitions > 0 => {
-                    topic.stage = Stage::Found;
+                    (topic.stage, topic.gone) = (Stage::Found, None);
                     topic.id = id;
                     topic.bounds = vec![(0, 0); partitions];
                 }
@@ -219,7 +225,15 @@ impl Topics {
                 // It was kept, and is no more: nothing is to be found there.
                 Some(wrong) if wrong.kind == Kind::NoTopic && !topic.is_wanted => topic.stage = Stage::Missing,
                 wrong => {
-                    self.trouble = Some(plan.wrong(&name, &wrong.unwrap_or_else(Wrong::timed_out)));
+                    let wrong = wrong.unwrap_or_else(Wrong::timed_out);
+                    if plan.sets_aside && matches!(wrong.kind, Kind::NoTopic | Kind::Forbidden) {
+                        let since = *topic.gone.get_or_insert(now);
+                        // Brokers may need a moment until they tell of a topic that was just made.
+                        if now.saturating_sub(since).unsigned_abs() >= GONE_PATIENCE {
+                            topic.stage = Stage::Gone;
+                        }
+                    }
+                    self.trouble = Some(plan.wrong(&name, &wrong));
                     self.due = now + TOPICS_PAUSE;
                 }
             }
@@ -317,6 +331,7 @@ impl Plan {
         let what = format!("sink `{}` cannot send to topic `{topic}`", self.name);
         let setting = key("topic", self.topic.origin);
         let hint = match wrong.kind {
+            Kind::NoTopic if self.sets_aside => "make the topic; messages for it are set aside until then".into(),
             Kind::NoTopic => {
                 format!("correct {setting}, make the topic, or add `create = {{ partitions = 4, replication = 1 }}`")
             }
