@@ -123,7 +123,7 @@ class Chain:
 
         def connected() -> bool:
             newest = self.read(self.topics["forwarder_status"], b"x5f2")[-1]
-            rows = json.loads(deserialise_x5f2(newest).status_json)["streams"]
+            rows = json.loads(deserialise_x5f2(newest).status_json)["beamport"]["streams"]
             return len(rows) == len(PVS) and all(row["connected"] for row in rows)
 
         wait(connected, "not all PVs are connected, see forwarder.log")

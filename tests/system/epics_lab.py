@@ -25,10 +25,10 @@ def brief(lab: Lab) -> dict:
     return {key: value for key, value in shown(lab).items() if key != "streams"}
 
 
-def values(lab: Lab, schema: str = "f144") -> dict[str, list]:
+def values(lab: Lab, schema: str = "f144", stream: str = "pvs") -> dict[str, list]:
     """The messages of a schema in the stream, by origin."""
     found = {}
-    for message in beamport.open(lab.data)["pvs"].read():
+    for message in beamport.open(lab.data)[stream].read():
         if message.schema == schema:
             found.setdefault(message.origin, []).append(message)
     return found

@@ -1,10 +1,12 @@
 """EPICS sources: real IOCs on ports of their own."""
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import h5py
 import numpy as np
 import pytest
 from conftest import HANG_S, ROOT, lost_of, until
-from epics_cameras import KINDS, camera
+from epics_cameras import KINDS, camera, ramp
 from epics_servers import Server, environment, ioc, structures
 from signals import stop
 
@@ -154,7 +156,7 @@ def test_servers_of_others_are_read(lab, network, servers, server, protocol):
 
 
 def test_frames_have_the_numbers_of_the_camera(lab, network, servers):
-    lab.write('[source.pvs]\nkind = "pva"\npvs = ["cam:Image"]\nqueue = 4\n[run.first]\n')
+    lab.write('[source.pvs]\nkind = "pva"\npvs = ["cam:Image"]\nqueue = 4\nconnections = true\n[run.first]\n')
     process, _ = lab.up_ready()
     camera = ["pvapy-ad-sim-server", "-cn", "cam:Image", "-nx", "64", "-ny", "48", "-dt", "uint16", "-fps", "100"]
     command = [Path(sys.executable).with_name(camera[0]), *camera[1:], "-rt", "8", "-nf", "10", "-dc"]
@@ -179,7 +181,7 @@ def test_frames_have_the_numbers_of_the_camera(lab, network, servers):
     assert sum(row["lost"].values()) == max(ids) - min(ids) + 1 - len(ids)
     assert row["lost"].get("squashed", 0) == status["squashed"]
     assert (frames[0].array.shape, frames[0].array.dtype) == ((48, 64), np.uint16)
-    assert [message["status"] for message in values(lab, "ep01")["cam:Image/state"]][-2:] == [
+    assert [message["status"] for message in values(lab, "ep01")["cam:Image/state"]] == [
         "CONNECTED",
         "DISCONNECTED",
     ]
@@ -267,7 +269,7 @@ def test_frames_in_another_order_are_neither_lost_nor_new_lives(lab, network, se
     assert report["closed"]
     rows = {row["origin"]: row for row in report["ledger"] if row["account"] == "entry" and row["appended"]}
     one, two = rows["cam:Image"], rows["cam:Image#2"]
-    assert set(rows) == {"cam:Image", "cam:Image#2", "cam:Image/state"}
+    assert set(rows) == {"cam:Image", "cam:Image#2"}
     assert (one["lost"], one["refused"], one["duplicate"]) == ({"unsent": 1}, {"duplicate": 1}, 0), one
     assert (two["appended"], two["lost"]) == (4, {}), two
     (gap,) = (gap for gap in report["gaps"] if gap["origin"] == "cam:Image")
@@ -278,6 +280,153 @@ def test_frames_in_another_order_are_neither_lost_nor_new_lives(lab, network, se
     assert [frame.id for frame in found["cam:Image#2"]] == [1, 2, 3, 4]
     assert all((frame.array == frame.id % 256).all() for frames in found.values() for frame in frames)
     print(f"epics: {len(sent)} frames of {kind} in shuffled windows of 2 to 1,000 injected, 0 lost, 0 new lives")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_attributes_of_all_kinds_come_with_the_frames_and_the_state_of_a_camera_beside_them(
+    lab, network, servers, kind
+):
+    servers.append(camera(kind, "cam:Image", network))
+    lab.write(
+        """
+[source.pvs]
+kind = "pva"
+pvs = ["cam:Image"]
+queue = 1000
+[source.state]
+kind = "pva"
+pvs = [{ pv = "cam:Image", schema = "none" }]
+[sink.images]
+kind = "files"
+inputs = ["pvs"]
+[run.first]
+"""
+    )
+    process, _ = lab.up_ready()
+    until(lambda: len(values(lab, "ad00").get("cam:Image", [])) == 1, lambda: shown(lab))
+    servers[-1].tell("1-100 now")
+    until(lambda: len(values(lab, "ad00")["cam:Image"]) == 101, lambda: shown(lab))
+    until(lambda: shown(lab)["dropped_attributes"] == 101, lambda: shown(lab))
+    servers[-1].kill()
+    found = []
+
+    def is_lost() -> bool:
+        found.extend(beamport.open(lab.data)["state"].read())
+        return any(one.schema == "ep01" and one["status"] == "DISCONNECTED" for one in found)
+
+    until(is_lost, lambda: shown(lab))
+    lab.interrupt(process)
+    report = lab.report(process)
+    assert report["closed"] and lost_of(report) == 0
+    messages = list(beamport.open(lab.data)["pvs"].read())
+    # A worker or a file of frames finds nothing else.
+    assert {one.schema for one in messages} == {"ad00"} and len(messages) == 101
+    for frame in messages[1:]:
+        metadata = frame.metadata
+        assert (metadata["gain"], metadata["motor"], metadata["motor.units"]) == (frame.id, frame.id / 2, "mm")
+        assert np.asarray(metadata["axis"]).tolist() == [frame.id + 0.5, 1.5] and "names" not in metadata
+    # Without their pixels.
+    assert {one.schema for one in found} <= {"ep01", "al00", "un00"}
+    assert [one["status"] for one in values(lab, "ep01", "state")["cam:Image"]] == ["CONNECTED", "DISCONNECTED"]
+    row = next(row for row in report["ledger"] if row["account"] == "reader" and row["stage"] == "images")
+    assert row["aside"] == {}, row
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_compressed_frames_are_decoded_and_become_one_file(lab, network, servers, kind):
+    pytest.importorskip("hdf5plugin")
+    codecs = ["lz4", "bslz4", "blosc-blosclz", "blosc-lz4", "blosc-zlib", "blosc-zstd"]
+    servers.append(camera(kind, "cam:Image", network))
+    lab.write(
+        """
+[source.pvs]
+kind = "pva"
+pvs = ["cam:Image"]
+queue = 1000
+[source.packed]
+kind = "pva"
+pvs = ["cam:Image"]
+queue = 1000
+decode = false
+[sink.images]
+kind = "files"
+inputs = ["pvs"]
+folder = "files"
+[run.first]
+"""
+    )
+    process, _ = lab.up_ready()
+    until(lambda: len(values(lab, "ad00").get("cam:Image", [])) == 1, lambda: shown(lab))
+    for at, codec in enumerate([*codecs, "jpeg"]):
+        servers[-1].tell(f"{10 * at + 1}-{10 * at + 10} now {codec}")
+    until(lambda: len(values(lab, "ad00")["cam:Image"]) == 71, lambda: shown(lab))
+    until(lambda: len(values(lab, "ad00", "packed")["cam:Image"]) == 71, lambda: shown(lab))
+    assert shown(lab)["undecoded"] == 0
+    # A codec that nobody knows is kept as it came, and named.
+    servers[-1].tell("71-71 now unknown")
+    until(lambda: shown(lab)["undecoded"] == 1, lambda: shown(lab))
+    until(lambda: "codec `unknown`" in "".join(troubles(lab)), lambda: troubles(lab))
+    lab.interrupt(process)
+    report = lab.report(process)
+    assert report["closed"] and lost_of(report) == 0
+    frames = values(lab, "ad00")["cam:Image"][1:71]
+    for frame, codec in zip(frames, (codec for codec in [*codecs, "jpeg"] for _ in range(10)), strict=True):
+        expected = ramp(frame.id, codec)
+        assert (frame.array.shape, frame.array.dtype) == (expected.shape, expected.dtype), codec
+        atol = 3 if codec == "jpeg" else 0
+        assert np.allclose(frame.array.astype(int), expected.astype(int), rtol=0, atol=atol), (codec, frame.id)
+        assert "codec" not in frame.metadata
+    # A file for each type and size, and one for the frame that is not decoded.
+    assert len(list(lab.folder.rglob("*.h5"))) == 3
+    kept = values(lab, "ad00", "packed")["cam:Image"][1:71]
+    assert [frame.metadata["codec"] for frame in kept[:60:10]] == ["lz4", "bslz4", *["blosc"] * 4]
+    assert all(frame.array.ndim == 1 and frame.array.nbytes < 6144 for frame in kept)
+
+
+def test_what_has_not_come_is_told_where_people_look(lab, network, servers):
+    servers.append(ioc(counters(lab, 1), network))
+    section = """
+[source.pvs]
+kind = "pva"
+pvs = [{}"T:0", {{ pv = "MAYBE", optional = true }}]
+[run.{}]
+"""
+    lab.write(section.format('"NOBODY:HAS:IT", "ca:NOBODY:EITHER", ', "first"))
+    process, _ = lab.up_ready()
+    until(lambda: values(lab).get("T:0"), lambda: shown(lab))
+    what = "no value of 2 of 4 PVs"
+    told = until(lambda: [text for text in troubles(lab) if what in text], lambda: troubles(lab))
+    assert "no server has `pva:NOBODY:HAS:IT`, `ca:NOBODY:EITHER`" in told[0] and "MAYBE" not in told[0]
+    until(lambda: what in lab.said(process)[1], lambda: lab.said(process)[1])
+    assert shown(lab)["absent"] == 2
+    lab.interrupt(process)
+    report = lab.report(process, status=1)
+    assert not report["closed"] and lost_of(report) == 0
+    (absent,) = report["absent"]
+    assert what in absent["what"] and "optional = true" in absent["hint"]
+    # A second run in the same folder, with all of them.
+    lab.write(section.format("", "second"))
+    process, _ = lab.up_ready()
+    before = len(values(lab)["T:0"])
+    until(lambda: len(values(lab)["T:0"]) > before, lambda: shown(lab))
+    lab.interrupt(process)
+    report = lab.report(process)
+    assert report["closed"] and report["absent"] == []
+
+
+def test_the_first_value_of_a_connection_is_kept_however_old(lab, network, servers):
+    servers.append(structures("all", network))
+    old = time.time_ns() - 100_000_000 * 10**9
+    servers[-1].tell(f"stamp 7 {old}")
+    lab.write('[source.pvs]\nkind = "pva"\npvs = ["T:RAMP"]\n[run.first]\n')
+    process, _ = lab.up_ready()
+    (first,) = until(lambda: values(lab).get("T:RAMP"), lambda: shown(lab))
+    assert (first["value"], first.source_time, first.flags) == (7, old, [])
+    # Later ones that are as old are counted, and shown while it runs.
+    servers[-1].tell(f"stamp 8 {old + 1}")
+    until(lambda: shown(lab)["skipped"] == 1, lambda: shown(lab))
+    lab.interrupt(process)
+    assert lab.report(process)["closed"] and len(values(lab)["T:RAMP"]) == 1
 
 
 def troubles(lab) -> list[str]:
@@ -315,7 +464,7 @@ def test_a_put_is_answered_and_recorded(lab, network, servers, protocol):
     lab.write(f'[source.pvs]\nkind = "{protocol}"\npvs = {json.dumps(names)}\n')
     process, _ = lab.up_ready()
     lab.interrupt(process)
-    lab.end(process)
+    lab.end(process, status=None)
     nobody = lab.run("put", "W:AO", "2", "--data", lab.data, status=2)
     assert b"no instrument is running in" in nobody.stderr
     process, _ = lab.up_ready()
@@ -361,6 +510,79 @@ def test_a_put_is_answered_and_recorded(lab, network, servers, protocol):
     assert waits.wait(HANG_S) == 2
 
 
+# A record that takes a while, as a motor does, and one that fails.
+SLOW = """
+record(calcout, "M:GO") { field(CALC, "A") field(ODLY, "1.5") field(OUT, "M:RBV PP") field(OOPT, "Every Time") }
+record(ao, "M:RBV") { field(VAL, "0") field(PINI, "YES") }
+record(stringout, "M:TEXT") { field(VAL, "word") field(PINI, "YES") }
+record(waveform, "M:PATH") { field(FTVL, "CHAR") field(NELM, "64") field(PINI, "YES") }
+record(waveform, "M:FIVE") { field(FTVL, "DOUBLE") field(NELM, "5") field(PINI, "YES") }
+record(waveform, "M:ONE") { field(FTVL, "DOUBLE") field(NELM, "1") field(PINI, "YES") }
+record(int64out, "M:WIDE") { field(VAL, "0") field(PINI, "YES") }
+record(longout, "M:LONG") { field(VAL, "3") field(PINI, "YES") field(EGU, "mm") field(HIGH, "2") field(HSV, "MINOR") }
+record(mbbo, "M:MODE") { field(ZRST, "off") field(ONST, "slow") field(PINI, "YES") }
+record(ao, "M:DOUBLE") { field(VAL, "1") field(PINI, "YES") }
+"""
+
+
+@pytest.mark.parametrize("protocol", ["pva", "ca"])
+def test_a_put_is_the_same_by_both_protocols(lab, network, servers, protocol):
+    servers.append(records(lab, SLOW, network))
+
+    def put(name: str, value: str, *more: str, status: int = 0) -> str:
+        # No instrument runs: the command itself is the client.
+        said = lab.run("put", f"{protocol}:{name}", value, *more, status=status)
+        return (said.stderr if status else said.stdout).decode()
+
+    def get(name: str) -> dict:
+        return json.loads(lab.run("get", f"{protocol}:{name}", "--json").stdout)
+
+    # It waits until the record has processed.
+    begin = time.monotonic()
+    put("M:GO.A", "7")
+    assert time.monotonic() - begin >= 1.5 and get("M:RBV")["value"] == 7
+    begin = time.monotonic()
+    assert "nothing records it" in put("M:GO.A", "8", "--no-wait")
+    assert time.monotonic() - begin < 1.5 and get("M:RBV")["value"] == 7
+    until(lambda: get("M:RBV")["value"] == 8, lambda: get("M:RBV"))
+    assert "no answer in time" in put("M:GO.A", "9", "--timeout", "300 ms", status=2)
+    until(lambda: get("M:RBV")["value"] == 9, lambda: get("M:RBV"))
+    # What does not fit exactly is refused, and named.
+    is_pva = protocol == "pva"
+    for name, value, why in [
+        ("M:LONG", "7.5", "whole number"),
+        ("M:LONG", "99999999999", "out of the range"),
+        ("M:DOUBLE", str(2**53 + 1), "exactly"),
+        ("M:MODE", "99999999999999999999", "no choice" if is_pva else "cannot write"),
+        ("M:FIVE", "[1, 2, 3, 4, 5, 6]", "5 of 6" if is_pva else "fewer elements"),
+        ("M:TEXT", "x" * 60, "39 of 60" if is_pva else "39 bytes"),
+        ("M:PATH", "x" * 70, "64 of 71" if is_pva else "too long"),
+    ]:
+        assert why in put(name, value, status=2), (name, value)
+    if is_pva:
+        put("M:WIDE", str(2**53 + 1))
+        assert get("M:WIDE")["value"] == 2**53 + 1
+    else:
+        # Channel Access has no such numbers.
+        assert "exactly" in put("M:WIDE", str(2**53 + 1), status=2)
+    # Text goes into an array of characters, and a number into an array.
+    put("M:PATH", "/data/first")
+    assert bytes(get("M:PATH")["value"]).rstrip(b"\0") == b"/data/first"
+    put("M:FIVE", "2.5")
+    assert get("M:FIVE")["value"] == [2.5]
+    # An IOC serves an array of one element by pvAccess as a number.
+    assert get("M:ONE")["value"] == (0 if is_pva else [])
+    said = put("M:LONG", "5", "--read")
+    assert said.splitlines()[1] == "5 mm   MINOR HIGH", said
+    found = get("M:LONG")
+    assert (found["units"], found["severity"], found["alarm"]) == ("mm", 1, "HIGH")
+    assert abs(found["time"] - time.time_ns()) < HANG_S * 10**9
+    put("M:MODE", "slow")
+    assert (get("M:MODE")["value"], get("M:MODE")["text"]) == (1, "slow")
+    said = lab.run("get", f"{protocol}:NOBODY:HAS:IT", "--timeout", "500 ms", status=2).stderr.decode()
+    assert "no server has this PV" in said
+
+
 def test_a_put_from_python(tmp_path, network, servers):
     database = tmp_path / "written.db"
     database.write_text(WRITTEN)
@@ -395,6 +617,67 @@ def test_a_put_from_python(tmp_path, network, servers):
             instrument.put("NOBODY:HAS:IT", 1, timeout=0.5)
         with pytest.raises(beamport.Error, match="it is a dict"):
             instrument.put("W:AO", {})
+        # No number is cut off to fit.
+        for name, value, why in [("W:LONG", 7.5, "whole numbers"), ("W:MODE", 1.7, "whole numbers")]:
+            with pytest.raises(beamport.Error, match=why):
+                instrument.put(name, value)
+        instrument.put("W:LONG", 8.0)
+        assert instrument.get("W:LONG") == 8 and instrument.get("ca:W:TEXT") == "word"
+        assert instrument.get("W:MODE", details=True)["text"] == "slow"
+        # A mapping of streams as before.
+        assert instrument.get("pvs") is instrument["pvs"] and instrument.get("nothing", None) is None
+        with pytest.raises(beamport.Error, match="no server has this PV"):
+            instrument.get("NOBODY:HAS:IT", timeout=0.5)
+        # A connection that is there already costs a few milliseconds at most.
+        assert min(instrument.put("W:AO", number) for number in range(20)) < 0.02
+
+
+def test_updates_of_a_pv_in_python(tmp_path, network, servers):
+    servers.append(structures("all", network))
+    settings = {
+        "instrument": "lab",
+        "data": str(tmp_path / "data"),
+        "source": {"pvs": {"kind": "pva", "pvs": []}},
+    }
+    with beamport.run(settings) as instrument:
+        instrument.configure_pvs("pvs", add=[{"pv": "T:RAMP", "topic": "seen"}])
+        until(lambda: any(one.schema == "f144" for one in instrument["pvs"].read()), "no value")
+        with pytest.raises(beamport.Error, match="no source lists") as missing:
+            instrument.updates("NOBODY:HAS:IT")
+        assert "configure_pvs" in missing.value.hint
+        values = range(100, 150)
+
+        def send() -> None:
+            for value in values:
+                servers[-1].tell(f"stamp {value} {time.time_ns()}")
+
+        # A callback, in a thread of its own.
+        called = []
+        subscription = instrument.updates("T:RAMP", called.append)
+        # asyncio.
+        awaited = []
+
+        async def follow() -> None:
+            async for message in instrument.updates("T:RAMP"):
+                awaited.append(message["value"])
+                if awaited[-1] == values[-1]:
+                    return
+
+        loop = threading.Thread(target=asyncio.run, args=[follow()])
+        loop.start()
+        with instrument.updates("T:RAMP") as messages:
+            newest = next(messages)["value"]
+            send()
+            found = [next(messages)["value"] for _ in values]
+        assert found == list(values)
+        loop.join(HANG_S)
+        assert awaited[-50:] == list(values)
+        until(lambda: [one["value"] for one in called][-50:] == list(values), lambda: called)
+        assert called[0]["value"] == newest
+        subscription.close()
+        servers[-1].tell(f"stamp 7 {time.time_ns()}")
+        time.sleep(0.3)
+        assert called[-1]["value"] == values[-1]
 
 
 def feedback(lab, counting, every: str = "50 ms") -> None:

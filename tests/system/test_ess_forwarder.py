@@ -114,6 +114,14 @@ class Beamline:
         keys = ("channel_name", "schema", "output_topic", "protocol")
         return sorted(tuple(stream[key] for key in keys) for stream in status["streams"])
 
+    def figures(self) -> list[dict]:
+        """How each stream of the newest status is, in its order."""
+        return self.status()["beamport"]["streams"]
+
+    def trouble(self) -> str | None:
+        """What is wrong, in the newest status."""
+        return self.status()["beamport"]["trouble"]
+
     def send(self, change: int, *streams: tuple):
         """Sends a command: streams are (channel, schema, topic, protocol, periodic)."""
         self.kafka.send([(self.commands, 0, serialise_fc00(change, [StreamInfo(*stream) for stream in streams]))])
@@ -191,8 +199,8 @@ def test_streams_are_added_and_removed_and_their_messages_are_those_of_ess(beaml
     beamline.send(UpdateType.ADD, ("SIM:C1", "f145", choppers, FAKE, 0), ("SIM:C1", "f142", choppers, FAKE, 0))
     wanted = [("SIM:C1", "f142", choppers, "FAKE")] + [(f"SIM:M{n}", "f144", motion, "FAKE") for n in (1, 2)]
     until(lambda: beamline.streams() == wanted, beamline.said)
-    until(lambda: all(stream["connected"] for stream in beamline.status()["streams"]), beamline.said)
-    assert {stream["lost"] for stream in beamline.status()["streams"]} == {0}
+    until(lambda: all(stream["connected"] for stream in beamline.figures()), beamline.said)
+    assert {stream["lost"] for stream in beamline.figures()} == {0}
     assert beamline.stored() == [stream[:3] for stream in wanted]
     until(lambda: len(beamline.values(motion, "SIM:M1")) >= 3, beamline.said)
     for message in beamline.values(motion, "SIM:M1"):
@@ -264,21 +272,118 @@ def test_the_storage_topic_changes_by_commands_alone(beamline):
     update = serialise_fc00(UpdateType.ADD, [StreamInfo(*stream, FAKE, 0) for stream in stored])
     beamline.kafka.send([(beamline.storage, 0, update)])
     beamline.start("--fake-pv-period", "100")
-    until(lambda: f"there is no topic `{later[0]}`" in (beamline.status()["trouble"] or ""), beamline.said)
+    until(lambda: f"there is no topic `{later[0]}`" in (beamline.trouble() or ""), beamline.said)
     assert beamline.streams() == [] and len(beamline.all(beamline.storage)) == 1
     # Topics that are made later are used, without a command.
     beamline.consumer.incremental_assign([TopicPartition(beamline.kafka.topic(name), 0, 0) for name in later])
     until(lambda: len(beamline.streams()) == 2, beamline.said)
     for name, pv in zip(later, ("SIM:M1", "SIM:M2"), strict=True):
         until(lambda name=name, pv=pv: beamline.values(name, pv), beamline.said)
-    until(lambda: beamline.status()["trouble"] is None, beamline.said)
+    until(lambda: beamline.trouble() is None, beamline.said)
     assert len(beamline.all(beamline.storage)) == 1
     # A command changes what it names.
     beamline.send(UpdateType.ADD, ("SIM:M4", "f144", motion, FAKE, 0))
     until(lambda: sorted(beamline.stored()) == sorted([*stored, ("SIM:M4", "f144", motion)]), beamline.said)
     beamline.send(UpdateType.REMOVE, ("SIM:with*", "", "", FAKE, 0), ("", "f999", "", FAKE, 0))
     until(lambda: sorted(s[0] for s in beamline.stored()) == ["SIM:M1", "SIM:M2", "SIM:M4"], beamline.said)
+    # A stream that is removed while it waits for its topic is no trouble any more.
+    beamline.send(UpdateType.ADD, ("SIM:M5", "f144", f"{motion}_never", FAKE, 0))
+    until(lambda: f"{motion}_never" in (beamline.trouble() or ""), beamline.said)
+    beamline.send(UpdateType.REMOVE, ("SIM:M5", "", "", FAKE, 0))
+    until(lambda: beamline.trouble() is None, beamline.said)
+    # Clients of the forwarder before compare the rows as they are.
+    assert all(
+        set(row) == {"channel_name", "protocol", "output_topic", "schema"} for row in beamline.status()["streams"]
+    )
     beamline.end()
+
+
+def test_thousands_of_streams_are_subscribed_once_while_others_flow(beamline, lab, network, times):
+    motion, choppers = beamline.topics
+    count = times(2_000, 20_000)
+    database = lab.folder / "records.db"
+    still = 'record(longin, "S:{}") {{ field(VAL, "{}") field(PINI, "YES") }}\n'
+    flowing = [f"T:{n}" for n in range(20)]
+    database.write_text(
+        "".join(DATABASE.format(n) for n in range(20)) + "".join(still.format(n, n) for n in range(count))
+    )
+    with ioc(database, network):
+        beamline.start()
+        beamline.send(UpdateType.ADD, *((name, "f144", motion, Protocol.PVA, 0) for name in flowing))
+        until(lambda: all(len(beamline.values(motion, name)) > 5 for name in flowing), beamline.said)
+
+        def add(names: list[int]) -> None:
+            beamline.send(UpdateType.ADD, *((f"S:{n}", "f144", choppers, Protocol.PVA, 0) for n in names))
+
+        # The same command once more, and one that changes what is there already.
+        add(range(count))
+        add(range(count))
+        add(range(count // 2))
+        until(lambda: len(beamline.streams()) == 20 + count, beamline.said)
+        until(lambda: all(row["connected"] for row in beamline.figures()), beamline.said)
+        once = [("S:" + str(n), n) for n in range(count)]
+
+        def sent() -> list[tuple]:
+            found = [m for m in beamline.all(choppers) if m.value()[4:8] == b"f144"]
+            return sorted((deserialise_f144(m.value()) for m in found), key=lambda one: one.value)
+
+        until(lambda: len(sent()) >= count, lambda: f"{len(sent())} {beamline.said()}")
+        assert [(one.source_name, int(one.value)) for one in sent()] == once
+        # Half of them are replaced, in one command.
+        kept = [(name, "f144", motion, Protocol.PVA, 0) for name in flowing]
+        kept += [(f"S:{n}", "f144", choppers, Protocol.PVA, 0) for n in range(0, count, 2)]
+        beamline.send(UpdateType.REPLACE, *kept)
+        until(lambda: len(beamline.streams()) == 20 + count // 2, beamline.said)
+
+        def links(status: ConnectionInfo) -> list[str]:
+            found = [deserialise_ep01(m.value()) for m in beamline.all(choppers) if m.value()[4:8] == b"ep01"]
+            return sorted(one.source_name for one in found if one.status == status)
+
+        def cancelled() -> list[str]:
+            return links(ConnectionInfo.CANCELLED)
+
+        until(lambda: len(cancelled()) >= count // 2, lambda: f"{len(cancelled())} {beamline.said()}")
+        assert cancelled() == sorted(f"S:{n}" for n in range(1, count, 2))
+        assert links(ConnectionInfo.CONNECTED) == sorted(f"S:{n}" for n in range(count))
+        # The others were not disturbed.
+        assert [is_rising(beamline, motion, name) for name in flowing] == [0] * 20
+        assert {row["lost"] for row in beamline.figures()} == {0}
+        beamline.end()
+    beamline.once(choppers)
+    print(
+        f"forwarder: {count} streams added three times and half of them replaced injected, each subscribed once, 0 lost"
+    )
+
+
+def test_a_topic_that_is_deleted_holds_up_its_own_streams_only(beamline, times):
+    motion, choppers = beamline.topics
+    deletions = times(2, 20)
+    beamline.start("--fake-pv-period", "100")
+    beamline.send(UpdateType.ADD, ("SIM:M1", "f144", motion, FAKE, 0), ("SIM:C1", "f144", choppers, FAKE, 0))
+    until(lambda: len(beamline.values(motion, "SIM:M1")) > 5, beamline.said)
+    for number in range(deletions):
+        gone = beamline.kafka.topic(f"{motion}_gone_{number}")
+        beamline.consumer.incremental_assign([TopicPartition(gone, 0, 0)])
+        beamline.send(UpdateType.ADD, (f"SIM:G{number}", "f144", gone, FAKE, 0))
+        until(lambda gone=gone, n=number: len(beamline.values(gone, f"SIM:G{n}")) > 5, beamline.said)
+        beamline.consumer.incremental_unassign([TopicPartition(gone, 0)])
+        beamline.kafka.delete(gone)
+        until(lambda gone=gone: gone in (beamline.trouble() or ""), beamline.said, 120)
+        # The others go on, for as long as the topic is away.
+        before = time.time_ns()
+        for topic, name in ((motion, "SIM:M1"), (choppers, "SIM:C1")):
+            until(
+                lambda topic=topic, name=name, before=before: (
+                    sum(m.timestamp()[1] * 10**6 > before for m in beamline.values(topic, name)) > 20
+                ),
+                beamline.said,
+            )
+        # What waited for it goes with its stream.
+        beamline.send(UpdateType.REMOVE, (f"SIM:G{number}", "", "", FAKE, 0))
+    beamline.end()
+    for topic in beamline.topics:
+        beamline.once(topic)
+    print(f"forwarder: {deletions} topics deleted under their streams injected, the others went on, 0 lost, 0 twice")
 
 
 def test_a_stream_without_its_topic_waits_and_the_others_go_on(beamline):
@@ -394,7 +499,7 @@ def test_pvs_of_an_ioc_arrive_by_both_protocols_each_value_once(beamline, networ
         until(lambda: all(len(beamline.values(motion, f"T:{n}")) > 20 for n in names), beamline.said)
         # Without a fault nothing is missing.
         assert [is_rising(beamline, motion, f"T:{n}") for n in names] == [0] * 20
-        assert {stream["lost"] for stream in beamline.status()["streams"]} == {0}
+        assert {stream["lost"] for stream in beamline.figures()} == {0}
         values = {name: deserialise_f144(beamline.values(choppers, name)[0].value()) for name, *_ in static}
         assert (values["T:STATIC"].value, values["T:ENUM"].value) == (42, 1)
         assert values["T:WAVE"].value.tolist() == [1.5, 2.5, 3.5]
@@ -407,10 +512,10 @@ def test_pvs_of_an_ioc_arrive_by_both_protocols_each_value_once(beamline, networ
         stamps = [message.timestamp()[1] for message in again]
         assert stamps == sorted(set(stamps)) and stamps[-1] - stamps[0] > 1000
         assert len(beamline.values(choppers, "T:ENUM")) == 1
-    until(lambda: not any(stream["connected"] for stream in beamline.status()["streams"]), beamline.said)
+    until(lambda: not any(stream["connected"] for stream in beamline.figures()), beamline.said)
     restarted = {n: len(beamline.values(motion, f"T:{n}")) for n in names}
     with ioc(database, network):
-        until(lambda: all(stream["connected"] for stream in beamline.status()["streams"]), beamline.said)
+        until(lambda: all(stream["connected"] for stream in beamline.figures()), beamline.said)
         for name in ("T:3", "T:13"):
             said = [deserialise_ep01(m.value()).status for m in beamline.values(motion, name, b"ep01")]
             wanted = [ConnectionInfo.CONNECTED, ConnectionInfo.DISCONNECTED, ConnectionInfo.CONNECTED]

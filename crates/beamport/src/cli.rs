@@ -57,7 +57,10 @@ pub enum Verb {
         after_help = "Examples:\n  beamport configure mean\n  beamport configure mean threshold=3 mode=fast\n  beamport configure mean --slots 4\n  beamport configure motors --add LAB:MOT:1.RBV ca:LAB:SE:T1 --remove 'LAB:OLD:*'"
     )]
     Configure(Configure),
-    /// Write a value to an EPICS PV through the running instrument, which records it
+    /// Read an EPICS PV, through the running instrument or without one
+    #[command(after_help = "Examples:\n  beamport get LAB:SE:T1\n  beamport get ca:LAB:MOT:1.RBV --json")]
+    Get(Get),
+    /// Write a value to an EPICS PV, through the running instrument, which records it, or without one
     #[command(after_help = "Examples:\n  beamport put LAB:SE:T1:SETPOINT 4.2\n  beamport put ca:LAB:SHUTTER open\n  \
                       beamport put LAB:MOT:1.VAL -5 --timeout '2 min'\n  beamport put LAB:CURVE '[1, 2, 3.5]'")]
     Put(Put),
@@ -318,6 +321,22 @@ pub struct Configure {
     pub form: Form,
 }
 
+/// `beamport get`
+#[derive(Debug, Args)]
+pub struct Get {
+    /// Name of the PV; a prefix `pva:` or `ca:` chooses the protocol, otherwise that of the source that lists it
+    pub pv: String,
+    /// How long to wait for the value
+    #[arg(long, value_name = "DURATION", default_value = "5 s", value_parser = values::length)]
+    pub timeout: Duration,
+    /// Data folder.
+    #[command(flatten)]
+    pub data: DataFolder,
+    /// Output format.
+    #[command(flatten)]
+    pub form: Form,
+}
+
 /// `beamport put`
 #[derive(Debug, Args)]
 pub struct Put {
@@ -326,9 +345,15 @@ pub struct Put {
     /// The value, read as the type of the PV asks; name or index of a choice; a list is JSON
     #[arg(allow_hyphen_values = true)]
     pub value: String,
-    /// How long to wait for the answer of the server
+    /// How long to wait until the record has processed; that of a motor takes as long as its motion
     #[arg(long, value_name = "DURATION", default_value = "5 s", value_parser = values::length)]
     pub timeout: Duration,
+    /// Do not wait until the record has processed
+    #[arg(long)]
+    pub no_wait: bool,
+    /// Print the value that the PV has then
+    #[arg(long)]
+    pub read: bool,
     /// Data folder.
     #[command(flatten)]
     pub data: DataFolder,

@@ -52,6 +52,8 @@ pub struct Report {
     pub missing: Vec<Missing>,
     /// Why code of workers never started.
     pub silent: Vec<Fault>,
+    /// What sources were to read and have had nothing of.
+    pub absent: Vec<Fault>,
     /// Messages whose payloads are missing: they are counted, their events are not.
     pub damaged: Vec<Fault>,
 }
@@ -104,6 +106,7 @@ impl Report {
             stages: stages.to_vec(),
             missing: missing.to_vec(),
             silent: Vec::new(),
+            absent: Vec::new(),
             damaged,
         })
     }
@@ -121,6 +124,7 @@ impl Report {
             "written": self.written.iter().map(written_row).collect::<Vec<_>>(),
             "closed": self.is_closed(),
             "silent": self.silent.iter().map(Fault::to_json).collect::<Vec<_>>(),
+            "absent": self.absent.iter().map(Fault::to_json).collect::<Vec<_>>(),
             "streams": self.streams,
             "ledger": ledger_rows(&self.account.entries, &self.account.rows, &self.stages),
             "gaps": self.account.gaps.iter().chain(self.missing.iter().flat_map(|m| &m.gaps)).collect::<Vec<_>>(),
@@ -141,12 +145,13 @@ impl Report {
     }
 
     /// The form for programs where there is no run: the accounts of stages.
-    pub fn without_run(stages: &[Row], missing: &[Missing], silent: &[Fault]) -> Value {
+    pub fn without_run(stages: &[Row], missing: &[Missing], silent: &[Fault], absent: &[Fault]) -> Value {
         json!({
             "run": null,
             "written": [],
-            "closed": silent.is_empty() && stages.iter().all(|row| row.closed),
+            "closed": silent.is_empty() && absent.is_empty() && stages.iter().all(|row| row.closed),
             "silent": silent.iter().map(Fault::to_json).collect::<Vec<_>>(),
+            "absent": absent.iter().map(Fault::to_json).collect::<Vec<_>>(),
             "streams": [],
             "ledger": ledger_rows(&[], &[], stages),
             "gaps": missing.iter().flat_map(|m| &m.gaps).collect::<Vec<_>>(),
@@ -203,9 +208,9 @@ impl Report {
 }
 
 impl Report {
-    /// The account of the run closes, and all code of the instrument has started.
+    /// The account of the run closes, all code of the instrument has started, and all that it was to read has come.
     fn is_closed(&self) -> bool {
-        self.account.closed && self.silent.is_empty()
+        self.account.closed && self.silent.is_empty() && self.absent.is_empty()
     }
 
     /// The ledger, under a heading for each scope: the figures of a stage are larger than those of one run.
@@ -232,7 +237,8 @@ impl Report {
         let stage = |row: &Row| format!("{}{}", row_line(row), if row.closed { "" } else { "   NOT closed" });
         let stages = self.stages.iter().map(stage).chain(missing_lines(&self.missing));
         let silent = self.silent.iter().map(|fault| format!("{}; its code has not started", fault.what));
-        let stages: Vec<String> = stages.chain(silent).collect();
+        let absent = self.absent.iter().map(|fault| format!("{}: {}", fault.what, fault.cause));
+        let stages: Vec<String> = stages.chain(silent).chain(absent).collect();
         block("of all runs and starts", &stages);
     }
 }
@@ -461,8 +467,8 @@ mod tests {
     use flow::records::Gap;
     use std::collections::BTreeMap;
 
-    #[test]
-    fn each_figure_has_its_scope() {
+    /// The report of a run whose worker and input balance.
+    fn report() -> Report {
         let of = |stage: &str, read| Row {
             stage: stage.into(),
             stream: "camera".into(),
@@ -496,7 +502,7 @@ mod tests {
             lost: 0,
             closed: true,
         };
-        let report = Report {
+        Report {
             run: "first".into(),
             written: Vec::new(),
             failed: Vec::new(),
@@ -505,8 +511,14 @@ mod tests {
             stages: vec![of("brightest", 548)],
             missing: Vec::new(),
             silent: Vec::new(),
+            absent: Vec::new(),
             damaged: Vec::new(),
-        };
+        }
+    }
+
+    #[test]
+    fn each_figure_has_its_scope() {
+        let report = report();
         let text = report.text();
         let lines: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("ledger")).collect();
         let words: Vec<&str> = lines.iter().map(|line| line.split(" = ").next().unwrap_or_default()).collect();
@@ -525,6 +537,9 @@ mod tests {
         let (text, json) = (silent.text(), silent.json());
         assert!(text.contains("ledger (NOT closed)") && text.contains("worker `w` fails; its code has not started"));
         assert!(json["closed"] == false && json["silent"][0]["cause"] == "x", "{json}");
+        let absent = Report { absent: vec![Fault::new("source `pvs`: 1 PV has no value", "`A`")], ..report.clone() };
+        assert!(absent.text().contains("NOT closed") && absent.text().contains("1 PV has no value: `A`"));
+        assert!(absent.json()["closed"] == false && absent.json()["absent"][0]["cause"] == "`A`");
         let json = report.json();
         let scopes: Vec<&str> =
             json["ledger"].as_array().unwrap().iter().filter_map(|row| row["scope"].as_str()).collect();

@@ -145,11 +145,12 @@ impl Started {
         let is_listed = !mover.runs().is_empty();
         let done: Vec<String> = mover.declared_runs();
         let (names_of_stages, lost_before, late) = (mover.fed_stages(), mover.lost_before(), mover.late_accounts());
-        let (cuts, silent) = (mover.cuts(), mover.silent());
+        let (cuts, silent, absent) = (mover.cuts(), mover.silent(), mover.absent());
         let is_missing = say_missing(&mover);
         // Their last messages still have a receiver.
         let truth = boards.map(Simulated::truth).transpose();
         drop(mover);
+        let absent = absent();
         let folder = data.folder.display();
         let (mut texts, mut stages, mut missing, mut unknown_outcome) = (Vec::new(), Vec::new(), Vec::new(), 0);
         let truth = truth.unwrap_or_else(|fault| {
@@ -183,7 +184,7 @@ impl Started {
             let _ = writeln!(stderr(), "{}", crate::figures::cut(gap));
         }
         unknown_outcome += silent.len();
-        for fault in &silent {
+        for fault in silent.iter().chain(&absent) {
             let _ = writeln!(stderr(), "{fault}");
         }
         for name in &names {
@@ -191,7 +192,7 @@ impl Started {
                 .and_then(|written| Report::of(&data, name, &sinks, (&stages, &missing), &written, &failed));
             match report {
                 Ok(report) => {
-                    let report = Report { silent: silent.clone(), ..report };
+                    let report = Report { silent: silent.clone(), absent: absent.clone(), ..report };
                     lost += report.account.lost;
                     unknown_outcome += usize::from(!report.damaged.is_empty());
                     for fault in &report.damaged {
@@ -214,7 +215,7 @@ impl Started {
             let _ = writeln!(stderr(), "{}", nothing_to_do(&done, &folder.to_string()));
         }
         if names.is_empty() && json {
-            texts.push(format!("{}\n", with_boards(Report::without_run(&stages, &missing, &silent))));
+            texts.push(format!("{}\n", with_boards(Report::without_run(&stages, &missing, &silent, &absent))));
         }
         if let (Some(truth), false) = (&truth, json) {
             texts.push(format!("{}\n", simulated::line(truth)));
@@ -228,7 +229,7 @@ impl Started {
             }
             // A file that was given up is an error, whatever else there is to say.
             _ if !failed.is_empty() || is_missing || unknown_outcome > 0 => Ok(ExitCode::from(2)),
-            _ => Ok(ExitCode::from(u8::from(lost > 0))),
+            _ => Ok(ExitCode::from(u8::from(lost > 0 || !absent.is_empty()))),
         }
     }
 }

@@ -82,7 +82,8 @@ typedef struct {
     uint64_t bytes;
 } bp_text;
 
-/* A column of a table (`name` is its label, `source` its field), or an attribute of an image (whose `values` has one element, or none). */
+/* A column of a table (`name` is its label, `source` its field), or an attribute of an image. A structure as an
+ * attribute is several: NAME is its field `value`, NAME.FIELD another one. */
 typedef struct {
     bp_text name;
     bp_text description; /* attribute */
@@ -122,7 +123,7 @@ typedef struct {
     bp_text codec;           /* BP_IMAGE: codec.name, empty without one */
     uint64_t uncompressed;   /* BP_IMAGE: uncompressedSize */
     uint32_t codec_type;     /* BP_IMAGE: element type before the codec, BP_U8 where none is given */
-    uint32_t reserved2;
+    uint32_t dropped;        /* BP_IMAGE: parts of attributes that are left out: texts and structures in arrays */
 } bp_update;
 
 /* How a PV fares; counted since bp_add. */
@@ -144,10 +145,16 @@ void bp_close(bp_client *client);
  * after all was taken. */
 int bp_descriptor(const bp_client *client);
 
+/* Options of a subscription by PVA. */
+enum {
+    BP_PIPELINE = 1, /* flow control by the server */
+    BP_BESIDE = 2    /* alarm, time stamp and units without the value, which of a camera is large */
+};
+
 /* Subscribes to a PV under `id`. `queue`: updates of the subscription's queue, asked of client and server; with 0 only
- * the connection is watched. `pipeline` nonzero asks for flow control by the server. A PV that nobody serves is no
+ * the connection is watched. `options` are bits of BP_PIPELINE and BP_BESIDE. A PV that nobody serves is no
  * error: it connects later. */
-int bp_add(bp_client *client, uint64_t id, const char *pv, uint32_t queue, int pipeline, char *error, size_t size);
+int bp_add(bp_client *client, uint64_t id, const char *pv, uint32_t queue, uint32_t options, char *error, size_t size);
 /* Ends the subscription; no update with its id comes from bp_poll afterwards. */
 void bp_remove(bp_client *client, uint64_t id);
 
@@ -157,11 +164,18 @@ size_t bp_poll(bp_client *client, bp_update *updates, size_t most);
 /* 0 where `id` is unknown. */
 int bp_counted(const bp_client *client, uint64_t id, bp_counts *counts);
 
-/* Writes a value: `value` has one type, `count` elements. A string is read as the PV's type asks: a number, or the name
- * or the index of a choice. Waits for the server's answer, at most `timeout_ms`. Returns BP_PUT_..., with the reason in
- * `error`. Opens the channel if it is not subscribed. */
-int bp_put(bp_client *client, const char *pv, const bp_elements *value, int is_array, uint32_t timeout_ms, char *error,
-           size_t size);
+/* Options of bp_put. */
+enum {
+    BP_PUT_ARRAY = 1,   /* the value is an array */
+    BP_PUT_NO_WAIT = 2  /* do not wait until the record has processed: by CA not for an answer at all */
+};
+
+/* Writes a value: `value` has one type, `count` elements. A string is read as the PV's type asks: a number, the name or
+ * the index of a choice, or all of an array of characters. A number that the PV's type does not have is refused; so is
+ * a text or an array of which the server has kept a part. Waits until the record has processed, at most `timeout_ms`.
+ * Returns BP_PUT_..., with the reason in `error`. Opens the channel if it is not subscribed. */
+int bp_put(bp_client *client, const char *pv, const bp_elements *value, uint32_t options, uint32_t timeout_ms,
+           char *error, size_t size);
 
 /* Begins to write a value to the PV of `id`, which is connected; the answer is the update BP_WRITTEN with this `tag`.
  * Ends an earlier write of the PV, whose answer does not come any more, unless it waits for bp_poll already. Returns

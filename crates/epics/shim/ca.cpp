@@ -94,8 +94,8 @@ class Channel {
             need(ca_create_subscription(dbf_type_to_DBR_CTRL(type), 1, channel, DBE_PROPERTY, on_properties, this,
                                         &properties_));
         }
-        // An array with as many elements as it has then.
-        need(ca_create_subscription(dbf_type_to_DBR_TIME(type), count > 1 ? 0 : 1, channel, DBE_VALUE | DBE_ALARM,
+        // As many elements as it has then: an array of at most one may have none.
+        need(ca_create_subscription(dbf_type_to_DBR_TIME(type), 0, channel, DBE_VALUE | DBE_ALARM,
                                     on_value, this, &values_));
         need(ca_flush_io());
     }
@@ -143,7 +143,7 @@ class CaClient final : public bp_client {
         end_context(context_);
     }
 
-    void add(uint64_t id, const char *pv, uint32_t size, bool) override {
+    void add(uint64_t id, const char *pv, uint32_t size, uint32_t) override {
         std::unique_ptr<Channel> one(new Channel(id, pv, size != 0, queue));
         Channel &channel = *one;
         // Known before it is called back.
@@ -170,11 +170,11 @@ class CaClient final : public bp_client {
         return found != all_.end() ? &found->second->line : nullptr;
     }
 
-    void put(const char *pv, const bp_elements &value, bool is_array, uint32_t timeout_ms) override {
+    void put(const char *pv, const bp_elements &value, uint32_t options, uint32_t timeout_ms) override {
         chid to = nullptr;
         open([&] { to = writer_.channel(pv); });
         Attached attached(context_);
-        writer_.put(to, value, is_array, timeout_ms);
+        writer_.put(to, value, options, timeout_ms);
     }
 
     void put_start(uint64_t id, const bp_elements &value, bool is_array, int32_t tag) override {

@@ -24,7 +24,7 @@ struct bp_client {
     explicit bp_client(uint64_t queue_bytes) : queue(queue_bytes) {}
     virtual ~bp_client() {}
 
-    virtual void add(uint64_t id, const char *pv, uint32_t size, bool pipeline) = 0;
+    virtual void add(uint64_t id, const char *pv, uint32_t size, uint32_t options) = 0;
     virtual void remove(uint64_t id) = 0;
     // What is due, with each call of bp_poll.
     virtual void tend() {}
@@ -33,7 +33,7 @@ struct bp_client {
     // How often the server of a PV has reported that it overwrote updates.
     virtual uint64_t server_squash(uint64_t) const { return 0; }
     // Both throw NotWritten where the server is away or does not answer.
-    virtual void put(const char *pv, const bp_elements &value, bool is_array, uint32_t timeout_ms) = 0;
+    virtual void put(const char *pv, const bp_elements &value, uint32_t options, uint32_t timeout_ms) = 0;
     virtual void put_start(uint64_t id, const bp_elements &value, bool is_array, int32_t tag) = 0;
 
     beamport::Queue queue;

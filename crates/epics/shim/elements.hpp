@@ -39,12 +39,24 @@ inline std::vector<std::string> strings_of(const bp_elements &value) {
     return found;
 }
 
+// The same number in another type, or an exception. Only a fraction is rounded, to the nearest one that the type has.
 template <typename To, typename From> To converted(From from) {
-    if (std::is_floating_point<To>::value) return static_cast<To>(from);
+    const bool is_whole = std::is_integral<From>::value;
     const long double wide = static_cast<long double>(from);
+    if (std::is_floating_point<To>::value) {
+        const To made = static_cast<To>(from);
+        if (std::isfinite(wide) && !std::isfinite(static_cast<long double>(made))) {
+            throw std::out_of_range("the value is out of the range of the PV's type");
+        }
+        if (is_whole && static_cast<long double>(made) != wide) {
+            throw std::invalid_argument("the PV has floating-point numbers, of which none is exactly this value");
+        }
+        return made;
+    }
     const long double least = static_cast<long double>(std::numeric_limits<To>::min());
     const long double most = static_cast<long double>(std::numeric_limits<To>::max());
     if (!(wide >= least && wide <= most)) throw std::out_of_range("the value is out of the range of the PV's type");
+    if (wide != std::trunc(wide)) throw std::invalid_argument("the PV takes whole numbers, and the value is none");
     return static_cast<To>(from);
 }
 
@@ -89,6 +101,11 @@ struct Number {
     bp_elements elements() const { return bp_elements{type, 0, 1, &natural, sizeof(natural)}; }
 };
 
+// Bytes of a text, with the NUL behind it.
+inline std::vector<char> characters(const std::string &text) {
+    return std::vector<char>(text.c_str(), text.c_str() + text.size() + 1);
+}
+
 // Reads all of a text; throws where it is no such number.
 inline Number read_number(const std::string &text, bool is_whole) {
     Number number;
@@ -98,8 +115,14 @@ inline Number read_number(const std::string &text, bool is_whole) {
     if (!is_whole) {
         number.type = BP_F64;
         number.real = strtod(begin, &end);
-        // What is too small is rounded.
+        // What is too small is rounded; a whole number is not.
         if (std::fabs(number.real) < 1) errno = 0;
+        if (text.find_first_not_of("0123456789", text[0] == '-' ? 1 : 0) == std::string::npos) {
+            char *whole_end = nullptr;
+            if (static_cast<long double>(number.real) != strtold(begin, &whole_end)) {
+                throw std::invalid_argument("the PV has floating-point numbers, of which none is exactly this value");
+            }
+        }
     } else if (text.find('-') != std::string::npos) {
         number.type = BP_I64;
         number.whole = strtoll(begin, &end, 10);

@@ -74,12 +74,12 @@ EXPORT void bp_close(bp_client *client) {
 
 EXPORT int bp_descriptor(const bp_client *client) { return client->queue.descriptor(); }
 
-EXPORT int bp_add(bp_client *client, uint64_t id, const char *pv, uint32_t queue, int pipeline, char *error,
+EXPORT int bp_add(bp_client *client, uint64_t id, const char *pv, uint32_t queue, uint32_t options, char *error,
                   size_t size) {
     return guarded(error, size, [&] {
         if (client->line(id) != nullptr) throw std::invalid_argument("this number has a PV already");
         if (pv[0] == '\0') throw std::invalid_argument("the name of the PV is empty");
-        client->add(id, pv, queue, pipeline != 0);
+        client->add(id, pv, queue, options);
     });
 }
 
@@ -121,9 +121,10 @@ template <typename Work> static int written(const bp_elements *value, int is_arr
     return failed == 0 ? BP_PUT_DONE : how;
 }
 
-EXPORT int bp_put(bp_client *client, const char *pv, const bp_elements *value, int is_array, uint32_t timeout_ms,
+EXPORT int bp_put(bp_client *client, const char *pv, const bp_elements *value, uint32_t options, uint32_t timeout_ms,
                   char *error, size_t size) {
-    return written(value, is_array, error, size, [&] { client->put(pv, *value, is_array != 0, timeout_ms); });
+    const int is_array = (options & BP_PUT_ARRAY) != 0;
+    return written(value, is_array, error, size, [&] { client->put(pv, *value, options, timeout_ms); });
 }
 
 EXPORT int bp_put_start(bp_client *client, uint64_t id, const bp_elements *value, int is_array, int32_t tag,

@@ -14,7 +14,11 @@ namespace {
 const size_t MOST_CHANNELS = 1000;
 
 void send_as(chtype type, chid channel, uint64_t count, const void *data, caEventCallBackFunc *answer, void *number) {
-    need(ca_array_put_callback(type, count, channel, data, answer, number));
+    if (answer == nullptr) {
+        need(ca_array_put(type, count, channel, data));
+    } else {
+        need(ca_array_put_callback(type, count, channel, data, answer, number));
+    }
     need(ca_flush_io());
 }
 
@@ -68,9 +72,11 @@ void send_put(chid channel, const bp_elements &value, bool is_array, caEventCall
     }
 }
 
-void CaWriter::put(chid to, const bp_elements &value, bool is_array, uint32_t timeout_ms) {
+void CaWriter::put(chid to, const bp_elements &value, uint32_t options, uint32_t timeout_ms) {
+    const bool is_array = (options & BP_PUT_ARRAY) != 0;
     const Time end = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
     wait_connected(to, end);
+    if ((options & BP_PUT_NO_WAIT) != 0) return send_put(to, value, is_array, nullptr, nullptr);
     uintptr_t number;
     {
         std::lock_guard<std::mutex> guard(lock_);

@@ -15,15 +15,16 @@
 
 namespace beamport {
 
-// Sends a value to a channel that is connected; `answer` is called with `number`. Throws where the PV cannot take it.
+// Sends a value to a channel that is connected; `answer` is called with `number` once the record has processed, or is
+// null. Throws where the PV cannot take it.
 void send_put(chid channel, const bp_elements &value, bool is_array, caEventCallBackFunc *answer, void *number);
 
 class CaWriter {
   public:
     // The channel of a PV that is written: one of its own, kept for the next value.
     chid channel(const std::string &pv);
-    // Writes the value and waits for the answer; throws with the reason.
-    void put(chid to, const bp_elements &value, bool is_array, uint32_t timeout_ms);
+    // Writes the value and waits for the answer; throws with the reason. `options`: BP_PUT_ARRAY...
+    void put(chid to, const bp_elements &value, uint32_t options, uint32_t timeout_ms);
 
   private:
     using Time = std::chrono::steady_clock::time_point;

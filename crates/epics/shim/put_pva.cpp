@@ -1,6 +1,7 @@
 #include "put_pva.hpp"
 
 #include <algorithm>
+#include <chrono>
 
 #include "client.hpp"
 #include "elements.hpp"
@@ -23,6 +24,7 @@ template <typename T> void set_numbers(Value field, const bp_elements &value) {
 }
 
 void set_scalar(Value field, const bp_elements &value);
+void set_array(Value field, const bp_elements &value);
 
 // Reads a text as the field's type asks.
 void set_text(Value field, const std::string &text) {
@@ -34,10 +36,15 @@ void set_text(Value field, const std::string &text) {
     set_scalar(field, number.elements());
 }
 
+bool truth(double number) {
+    if (number != 0 && number != 1) throw std::invalid_argument("the PV takes true or false, 0 or 1");
+    return number != 0;
+}
+
 void set_scalar(Value field, const bp_elements &value) {
     if (value.type == BP_STRING) return set_text(field, strings_of(value).at(0));
     switch (field.type().code) {
-    case TypeCode::Bool: return field.from(numbers_of<double>(value).at(0) != 0);
+    case TypeCode::Bool: return field.from(truth(numbers_of<double>(value).at(0)));
     case TypeCode::Int8: return set_number<int8_t>(field, value);
     case TypeCode::Int16: return set_number<int16_t>(field, value);
     case TypeCode::Int32: return set_number<int32_t>(field, value);
@@ -55,8 +62,30 @@ void set_scalar(Value field, const bp_elements &value) {
 void set_booleans(Value field, const bp_elements &value) {
     shared_array<bool> array(value.count);
     const std::vector<double> numbers = numbers_of<double>(value);
-    for (size_t i = 0; i < numbers.size(); i++) array[i] = numbers[i] != 0;
+    for (size_t i = 0; i < numbers.size(); i++) array[i] = truth(numbers[i]);
     field.from(array.freeze());
+}
+
+template <typename T> void set_characters(Value field, const std::string &text) {
+    const std::vector<char> bytes = characters(text);
+    shared_array<T> array(bytes.begin(), bytes.end());
+    field.from(array.freeze());
+}
+
+// One text into an array: of characters all of it, as areaDetector has the names of its files; of numbers the number.
+void set_array_of_text(Value field, const std::string &text) {
+    switch (field.type().code) {
+    case TypeCode::Int8A: return set_characters<int8_t>(field, text);
+    case TypeCode::UInt8A: return set_characters<uint8_t>(field, text);
+    case TypeCode::StringA: {
+        shared_array<std::string> array(1, text);
+        return field.from(array.freeze());
+    }
+    default: break;
+    }
+    const bool is_whole = field.type() != TypeCode::Float32A && field.type() != TypeCode::Float64A;
+    const Number number = read_number(text, is_whole);
+    set_array(field, number.elements());
 }
 
 void set_array(Value field, const bp_elements &value) {
@@ -89,11 +118,13 @@ void set_enum(Value field, const Value &now, const bp_elements &value) {
     now["choices"].as(choices);
     const auto found = std::find(choices.begin(), choices.end(), name);
     if (found != choices.end()) return field["index"].from(static_cast<int32_t>(found - choices.begin()));
-    const bool is_index = !name.empty() && name.find_first_not_of("0123456789") == std::string::npos;
-    if (!is_index || std::stoull(name) >= choices.size()) {
+    // More digits than any index has.
+    const bool is_index =
+        !name.empty() && name.size() < 10 && name.find_first_not_of("0123456789") == std::string::npos;
+    if (!is_index || std::stoul(name) >= choices.size()) {
         throw std::invalid_argument("the PV has no choice \"" + name + "\"");
     }
-    field["index"].from(static_cast<int32_t>(std::stoull(name)));
+    field["index"].from(static_cast<int32_t>(std::stoul(name)));
 }
 
 // The PV's structure with the new value alone.
@@ -107,7 +138,11 @@ Value built(const Value &now, const bp_elements &value, bool is_array) {
     } else if (field.type().kind() == pvxs::Kind::Compound) {
         throw std::invalid_argument("structures cannot be written");
     } else if (field.type().isarray()) {
-        set_array(field, value);
+        if (!is_array && value.type == BP_STRING) {
+            set_array_of_text(field, strings_of(value).at(0));
+        } else {
+            set_array(field, value);
+        }
     } else {
         if (is_array) throw std::invalid_argument("the PV takes one value, not an array");
         set_scalar(field, value);
@@ -115,21 +150,55 @@ Value built(const Value &now, const bp_elements &value, bool is_array) {
     return next;
 }
 
+// Elements of an array, or bytes of a text; 0 for all else.
+size_t length_of(const Value &field) {
+    if (!field) return 0;
+    if (field.type() == TypeCode::String) return field.as<std::string>().size();
+    return field.type().isarray() ? field.as<shared_array<const void>>().size() : 0;
+}
+
+// Whether every record has room for the value: one element, or a text that each of its fields takes.
+bool fits_all(const Value &field) { return length_of(field) <= (field.type() == TypeCode::String ? 39u : 1u); }
+
+// Servers cut off texts and arrays that are too long for a record, and answer that all is well.
+void check_length(pvxs::client::Context &context, const char *pv, size_t written, double patience) {
+    const size_t kept = length_of(context.get(pv).field("value").exec()->wait(patience)["value"]);
+    if (kept < written) {
+        throw std::length_error("the server has kept " + std::to_string(kept) + " of " + std::to_string(written) +
+                                " characters or elements: the PV has room for no more");
+    }
+}
+
+// The server answers when the record has processed; as text, which servers of all libraries read.
+void wait_for_record(pvxs::client::PutBuilder &builder) { builder.record("block", std::string("true")); }
+
 } // namespace
 
-void put_pva(pvxs::client::Context &context, const char *pv, const bp_elements &value, bool is_array,
+void put_pva(pvxs::client::Context &context, const char *pv, const bp_elements &value, uint32_t options,
              uint32_t timeout_ms) {
+    using Clock = std::chrono::steady_clock;
+    const Clock::time_point end = Clock::now() + std::chrono::milliseconds(timeout_ms);
+    const auto left = [&] {
+        const double seconds = std::chrono::duration<double>(end - Clock::now()).count();
+        return seconds > 0.001 ? seconds : 0.001;
+    };
     bool met = false; // the server has said what type the PV has
+    size_t written = 0; // elements or bytes, where the server may cut off some
     try {
-        context.put(pv)
-            // Only a choice by name needs to know what is there.
-            .fetchPresent(value.type == BP_STRING)
+        pvxs::client::PutBuilder builder = context.put(pv);
+        // Only a choice by name needs to know what is there.
+        builder.fetchPresent(value.type == BP_STRING);
+        if ((options & BP_PUT_NO_WAIT) == 0) wait_for_record(builder);
+        builder
             .build([&](Value &&now) {
                 met = true;
-                return built(now, value, is_array);
+                Value next = built(now, value, (options & BP_PUT_ARRAY) != 0);
+                written = fits_all(next["value"]) ? 0 : length_of(next["value"]);
+                return next;
             })
             .exec()
-            ->wait(timeout_ms / 1000.0);
+            ->wait(left());
+        if (written != 0 && (options & BP_PUT_NO_WAIT) == 0) check_length(context, pv, written, left());
     } catch (const pvxs::client::Timeout &) {
         if (met) throw NotWritten(BP_PUT_NO_ANSWER, "no answer in time; it is unknown whether the value was written");
         throw NotWritten(BP_PUT_NO_SERVER, "no server has this PV, or it does not answer");
@@ -147,8 +216,9 @@ std::shared_ptr<pvxs::client::Operation> begin_put_pva(pvxs::client::Context &co
     auto bytes = std::make_shared<std::vector<char>>(data, data + value.bytes);
     bp_elements kept = value;
     kept.data = bytes->data();
-    return context.put(pv)
-        .fetchPresent(value.type == BP_STRING)
+    pvxs::client::PutBuilder builder = context.put(pv);
+    wait_for_record(builder);
+    return builder.fetchPresent(value.type == BP_STRING)
         .build([bytes, kept, is_array, is_open](Value &&now) {
             if (!is_open()) throw std::runtime_error("the write has ended");
             return built(now, kept, is_array);

@@ -69,13 +69,13 @@ struct Write {
 
 class Subscribed {
   public:
-    Subscribed(uint64_t id, const char *pv, uint32_t size, bool pipeline, Queue &queue, Ended &ended)
-        : line(id), name(pv), size(size), pipeline(pipeline), queue_(queue), ended_(ended) {}
+    Subscribed(uint64_t id, const char *pv, uint32_t size, uint32_t options, Queue &queue, Ended &ended)
+        : line(id), name(pv), size(size), options(options), queue_(queue), ended_(ended) {}
 
     Line line;
     const std::string name;
     const uint32_t size;
-    const bool pipeline;
+    const uint32_t options; // BP_PIPELINE...
     // Of the caller's thread. A PV that is not read has a connection alone.
     std::shared_ptr<client::Subscription> subscription;
     uint64_t server_squash = 0; // of the subscriptions before
@@ -213,8 +213,8 @@ class PvaClient final : public bp_client {
         context_.close();
     }
 
-    void add(uint64_t id, const char *pv, uint32_t size, bool pipeline) override {
-        auto one = std::make_shared<Subscribed>(id, pv, size, pipeline, queue, ended_);
+    void add(uint64_t id, const char *pv, uint32_t size, uint32_t options) override {
+        auto one = std::make_shared<Subscribed>(id, pv, size, options, queue, ended_);
         subscribe(one);
         all_.emplace(id, std::move(one));
     }
@@ -244,8 +244,8 @@ class PvaClient final : public bp_client {
         return found != all_.end() ? squashed(*found->second) : 0;
     }
 
-    void put(const char *pv, const bp_elements &value, bool is_array, uint32_t timeout_ms) override {
-        put_pva(context_, pv, value, is_array, timeout_ms);
+    void put(const char *pv, const bp_elements &value, uint32_t options, uint32_t timeout_ms) override {
+        put_pva(context_, pv, value, options, timeout_ms);
     }
 
     void put_start(uint64_t id, const bp_elements &value, bool is_array, int32_t tag) override {
@@ -279,7 +279,8 @@ class PvaClient final : public bp_client {
         builder.maskConnected(false).maskDisconnected(false).syncCancel(false);
         // As text: servers on pvDatabase read nothing else, and keep 2 updates.
         builder.record("queueSize", std::to_string(one->size));
-        if (one->pipeline) builder.record("pipeline", std::string("true"));
+        if ((one->options & BP_BESIDE) != 0) builder.field("alarm").field("timeStamp").field("display");
+        if ((one->options & BP_PIPELINE) != 0) builder.record("pipeline", std::string("true"));
         builder.event([one, this](client::Subscription &from) { one->drain(from, updates_); });
         one->subscription = builder.exec();
     }
@@ -290,12 +291,14 @@ class PvaClient final : public bp_client {
     std::unordered_map<uint64_t, std::shared_ptr<Subscribed>> all_;
 };
 
-// What a peer does wrong is an update; the library would print it each time.
+// What a peer does wrong is an update; the library would print it each time. What it warns of by itself are addresses
+// that it cannot use, and PVs that two servers have.
 void quiet() {
     if (getenv("PVXS_LOG") != nullptr) {
         pvxs::logger_config_env();
     } else {
         pvxs::logger_level_set("pvxs.*", 0);
+        for (const char *about : {"pvxs.client.dup", "pvxs.config"}) pvxs::logger_level_set(about, pvxs::Level::Warn);
     }
 }
 

@@ -13,6 +13,9 @@ using pvxs::Value;
 namespace beamport {
 namespace {
 
+// Structures in an attribute, one in the other.
+const int MOST_DEPTH = 8;
+
 // The type of elements of scalars and arrays, BP_NONE for structures.
 uint32_t type_of(TypeCode code) {
     switch (code.scalarOf().code) {
@@ -144,21 +147,67 @@ std::vector<Value> structures(const Value &field) {
     return found;
 }
 
-Named attribute_of(const Value &attribute) {
+// Adds an attribute of an image. One that is a structure becomes several: its field `value` under the name of the
+// attribute, the others as `NAME.FIELD`. What has no place in a message is counted.
+void add_attribute(Extra &image, const Named &of, const Value &value, int depth) {
+    if (value && (value.type() == TypeCode::Any || value.type() == TypeCode::Union)) {
+        Value inner;
+        value.as(inner);
+        return add_attribute(image, of, inner, depth);
+    }
+    Named named = of;
+    if (!value) {
+        image.named.push_back(std::move(named));
+        return;
+    }
+    const uint32_t type = type_of(value.type());
+    const bool is_list = value.type().isarray();
+    if (type != BP_NONE && !(is_list && type == BP_STRING)) {
+        named.values = elements_of(value);
+        image.named.push_back(std::move(named));
+        return;
+    }
+    if (is_list || value.type() != TypeCode::Struct || depth >= MOST_DEPTH) {
+        image.dropped += 1;
+        return;
+    }
+    if (is_enum(value)) {
+        const int32_t index = number<int32_t>(value["index"], -1);
+        shared_array<const std::string> choices;
+        value["choices"].as(choices);
+        named.values = Elements::scalar<int32_t>(BP_I32, index);
+        image.named.push_back(named);
+        if (index < 0 || static_cast<size_t>(index) >= choices.size()) return;
+        const std::string &choice = choices[static_cast<size_t>(index)];
+        named.name += ".choice";
+        named.values = Elements::string(choice.data(), choice.size());
+        image.named.push_back(std::move(named));
+        return;
+    }
+    for (const Value field : value.ichildren()) {
+        const std::string &name = value.nameOf(field);
+        named.name = name == "value" ? of.name : of.name + "." + name;
+        add_attribute(image, named, field, depth + 1);
+    }
+}
+
+// Whether NTNDArray has this field. Servers add others, which are attributes by another way.
+bool is_standard(const std::string &name) {
+    static const char *const fields[] = {"value",         "codec",     "compressedSize", "uncompressedSize",
+                                         "dimension",     "uniqueId",  "dataTimeStamp",  "attribute",
+                                         "descriptor",    "alarm",     "timeStamp",      "display"};
+    for (const char *field : fields) {
+        if (name == field) return true;
+    }
+    return false;
+}
+
+void read_attribute(Extra &image, const Value &attribute) {
     Named named;
     named.name = text(attribute["name"]);
     named.description = text(attribute["descriptor"]);
     named.source = text(attribute["source"]);
-    Value value;
-    if (const Value field = attribute["value"]) {
-        if (field.type() == TypeCode::Any || field.type() == TypeCode::Union) {
-            field.as(value);
-        } else {
-            value = field;
-        }
-    }
-    if (value && !value.type().isarray()) named.values = elements_of(value);
-    return named;
+    add_attribute(image, named, attribute["value"], 0);
 }
 
 // The element type of what a codec made smaller: its parameters hold a ScalarType of pvData.
@@ -333,7 +382,12 @@ void PvaReader::read_image(const Value &update) {
         const int64_t size = number<int64_t>(one["size"]);
         image->dims.push_back(size > 0 ? static_cast<uint64_t>(size) : 0);
     }
-    for (const Value &one : structures(update["attribute"])) image->named.push_back(attribute_of(one));
+    for (const Value &one : structures(update["attribute"])) read_attribute(*image, one);
+    for (const Value field : update.ichildren()) {
+        Named named;
+        named.name = update.nameOf(field);
+        if (!is_standard(named.name)) add_attribute(*image, named, field, 0);
+    }
     if (const Value id = update["uniqueId"]) image->has_unique_id = id.as(image->unique_id);
     if (const Value time = update["dataTimeStamp"]) {
         stamp(number<int64_t>(time["secondsPastEpoch"]), number<uint32_t>(time["nanoseconds"]), image->data_seconds,

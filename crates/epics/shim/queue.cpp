@@ -63,6 +63,7 @@ void fill(bp_update &update, const Node &node) {
         update.codec = text(extra->codec);
         update.uncompressed = extra->uncompressed;
         update.codec_type = extra->codec_type;
+        update.dropped = extra->dropped;
     }
 }
 

@@ -73,6 +73,7 @@ struct Extra {
     uint64_t bytes = 0;
     uint32_t data_nanoseconds = 0;
     uint32_t codec_type = BP_U8;
+    uint32_t dropped = 0; // attributes without a place in `named`
     int32_t unique_id = 0;
     bool has_unique_id = false;
 

@@ -2,8 +2,9 @@
 
 use crate::entry::{Entry, Protocol, Schema};
 use crate::limits::{AGE_MAX, AHEAD_MAX, REPEAT_BYTES_MAX, RETRY_PAUSE};
+use crate::message::Codec;
 use crate::section::Plan;
-use crate::value::Update;
+use crate::value::{Update, text};
 use wire::ep01::ConnectionInfo;
 
 /// What is sent of a PV.
@@ -44,10 +45,37 @@ pub(crate) enum Fate {
     New,
     /// The first of a connection, which the stream has.
     Known,
-    /// A frame with a time that cannot be: it is stored with the time of its arrival.
+    /// It has no time, or a frame one that cannot be: it is stored with the time of its arrival.
     Untimed,
     /// It is left out, for this reason.
     Skipped(&'static str),
+}
+
+/// Why nothing of a PV has come.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Absence {
+    /// No server has it.
+    NoServer,
+    /// It is connected, and has sent no value.
+    NoValue,
+    /// All its values were skipped, for this reason.
+    Skipped(&'static str),
+    /// Its values cannot be stored, for this reason.
+    Refused(String),
+}
+
+impl Absence {
+    /// As people read it.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::NoServer => "no server has".into(),
+            Self::NoValue => "without a value, though connected:".into(),
+            Self::Skipped("skipped.old") => "all values skipped, more than a year old:".into(),
+            Self::Skipped("skipped.ahead") => "all values skipped, more than 10 minutes ahead of the clock:".into(),
+            Self::Skipped(reason) => format!("all values {reason}:"),
+            Self::Refused(why) => format!("{why}:"),
+        }
+    }
 }
 
 /// One PV.
@@ -55,6 +83,8 @@ pub(crate) enum Fate {
 pub(crate) struct Channel {
     pub(crate) entry: Entry,
     pub(crate) wants: Wants,
+    /// Alarms, connections and units, where the section or the entry makes a choice.
+    asked: [Option<bool>; 3],
     /// Of its subscription.
     pub(crate) id: u64,
     /// The origin of its values.
@@ -85,8 +115,21 @@ pub(crate) struct Channel {
     /// The same of all time, and frames that are missing.
     pub(crate) lost: u64,
     pub(crate) squashed: u64,
-    /// Frames whose time could not be.
+    /// Values that were stored, or that the stream has.
+    pub(crate) values: u64,
+    /// Values that were left out for their time, and why the newest one.
+    pub(crate) skipped: u64,
+    pub(crate) skip: Option<&'static str>,
+    /// When it was added.
+    pub(crate) added: i64,
+    /// Frames whose time could not be, and values without one.
     pub(crate) untimed: u64,
+    /// Parts of its frames' attributes that have no place in a message.
+    pub(crate) dropped: u64,
+    /// Frames that stay compressed because their codec is unknown or their bytes are not of it.
+    pub(crate) undecoded: u64,
+    /// The codec of the newest frame, if it is one of them.
+    pub(crate) wrong_codec: Option<String>,
     /// Such a time, ns since 1970 UTC, if the newest frame has one.
     pub(crate) wrong_time: Option<i64>,
     kept: Option<Box<[Kept; 4]>>,
@@ -100,16 +143,19 @@ impl Channel {
     /// `time`: of its newest value; `resumed`: of the newest message of its origin.
     pub(crate) fn new(entry: Entry, plan: &Plan, now: i64) -> Self {
         let repeat = plan.repeat.filter(|_| entry.repeat.unwrap_or(true));
+        let asked = [entry.alarms.or(plan.alarms), entry.connections.or(plan.connections), entry.units.or(plan.units)];
+        let [alarms, connections, units] = asked.map(|choice| choice.unwrap_or(true));
         let wants = Wants {
             values: entry.identity.schema != Schema::None,
-            alarms: entry.alarms.unwrap_or(plan.alarms),
-            connections: entry.connections.unwrap_or(plan.connections),
-            units: entry.units.unwrap_or(plan.units),
+            alarms,
+            connections,
+            units,
             repeat: repeat.map_or(0, |pause| i64::try_from(pause.as_nanos()).unwrap_or(i64::MAX)),
         };
         Self {
             entry,
             wants,
+            asked,
             id: 0,
             origin: 0,
             beside: 0,
@@ -127,11 +173,57 @@ impl Channel {
             overruns: (0, 0),
             lost: 0,
             squashed: 0,
+            values: 0,
+            skipped: 0,
+            skip: None,
+            added: now,
             untimed: 0,
+            dropped: 0,
+            undecoded: 0,
+            wrong_codec: None,
             wrong_time: None,
             kept: (wants.repeat > 0).then(Box::default),
             due: i64::MAX,
             trouble: None,
+        }
+    }
+
+    /// Its values are frames with numbers of their own.
+    pub(crate) fn is_camera(&self) -> bool {
+        self.beside != self.origin
+    }
+
+    /// The PV is a camera: what stands beside its frames is sent only where the section or the entry says so, because
+    /// workers and files expect frames.
+    pub(crate) fn be_camera(&mut self) {
+        let [alarms, connections, units] = self.asked.map(|choice| choice.unwrap_or(false));
+        self.wants = Wants { alarms, connections, units, ..self.wants };
+    }
+
+    /// Makes the choices of another entry of the same identity.
+    pub(crate) fn choose(&mut self, entry: Entry, plan: &Plan, now: i64) {
+        let Self { entry, asked, wants, .. } = Self::new(entry, plan, now);
+        let before = std::mem::replace(&mut self.wants, wants);
+        (self.entry, self.asked) = (entry, asked);
+        if self.is_camera() {
+            self.be_camera();
+        }
+        // What is asked for from now on is sent with the next update.
+        self.alarm.take_if(|_| !before.alarms);
+        self.units.take_if(|_| !before.units);
+        if self.wants.repeat == 0 {
+            (self.kept, self.due) = (None, i64::MAX);
+        } else if self.kept.is_none() {
+            self.kept = Some(Box::default());
+        }
+    }
+
+    /// Notes what became of the compression of a frame.
+    pub(crate) fn codec(&mut self, codec: Codec, name: &[u8]) {
+        let is_wrong = codec == Codec::Unknown;
+        self.undecoded += u64::from(is_wrong);
+        if self.wrong_codec.is_some() != is_wrong {
+            self.wrong_codec = is_wrong.then(|| text(name).into_owned());
         }
     }
 
@@ -160,13 +252,14 @@ impl Channel {
         }
     }
 
-    /// Whether an update is stored. `is_frame`: whatever the clock of a camera says, its frames are data.
+    /// Whether an update is stored. `is_frame`: whatever the clock of a camera says, its frames are data. So is the
+    /// first value of a connection, however old.
     pub(crate) fn judge(&mut self, time: Option<i64>, is_frame: bool, now: i64) -> Fate {
         let is_fresh = std::mem::take(&mut self.is_fresh);
         self.wrong_time = None;
-        let Some(time) = time else { return Fate::New };
+        let Some(time) = time else { return Fate::Untimed };
         let resumed = self.resumed.take();
-        if is_fresh && (self.time == Some(time) || resumed == Some(time)) {
+        if is_fresh && time != 0 && (self.time == Some(time) || resumed == Some(time)) {
             return Fate::Known;
         }
         let fault = if now.saturating_sub(time) > AGE_MAX {
@@ -176,18 +269,35 @@ impl Channel {
         } else {
             None
         };
-        if is_frame {
-            self.wrong_time = fault.map(|_| time);
-            self.untimed += u64::from(fault.is_some());
-            return if fault.is_some() { Fate::Untimed } else { Fate::New };
+        // A time of 0 was never set.
+        if fault.is_some() && (is_frame || time == 0) {
+            self.wrong_time = Some(time);
+            self.untimed += 1;
+            return Fate::Untimed;
         }
-        if let Some(reason) = fault {
-            return Fate::Skipped(reason);
+        let is_kept = is_frame || is_fresh && time < now;
+        match fault {
+            Some(reason) if !is_kept => Fate::Skipped(reason),
+            None if !is_kept && self.time.is_some_and(|last| time < last) => Fate::Skipped("skipped.backward"),
+            _ => Fate::New,
         }
-        if self.time.is_some_and(|last| time < last) {
-            return Fate::Skipped("skipped.backward");
+    }
+
+    /// Why nothing of it has come; `None` where something has, or nobody misses it.
+    pub(crate) fn absence(&self) -> Option<Absence> {
+        let is_there = match self.wants.values {
+            true => self.values > 0,
+            false => self.link != ConnectionInfo::NeverConnected,
+        };
+        if is_there || self.entry.optional || self.is_fake() {
+            return None;
         }
-        Fate::New
+        Some(match (&self.trouble, self.skip, self.link) {
+            (Some(why), ..) => Absence::Refused(why.clone()),
+            (_, Some(reason), _) => Absence::Skipped(reason),
+            (.., ConnectionInfo::NeverConnected) => Absence::NoServer,
+            _ => Absence::NoValue,
+        })
     }
 
     /// Whether the alarm of an update is another one than before.
@@ -265,11 +375,47 @@ mod tests {
         one.time = Some(NOW);
         assert_eq!(one.judge(Some(NOW), false, NOW), Fate::New);
         assert_eq!(one.judge(Some(NOW - 1), false, NOW), Fate::Skipped("skipped.backward"));
-        assert_eq!(one.judge(Some(0), false, NOW), Fate::Skipped("skipped.old"));
         assert_eq!(one.judge(Some(NOW - 31_557_600 * SECOND - 1), false, NOW), Fate::Skipped("skipped.old"));
         assert_eq!(one.judge(Some(NOW + 600 * SECOND), false, NOW), Fate::New);
         assert_eq!(one.judge(Some(NOW + 600 * SECOND + 1), false, NOW), Fate::Skipped("skipped.ahead"));
-        assert_eq!(one.judge(None, false, NOW), Fate::New);
+    }
+
+    #[test]
+    fn the_first_value_of_a_connection_is_kept_however_old() {
+        let mut one = channel();
+        one.time = Some(NOW);
+        let old = NOW - 100_000_000 * SECOND;
+        assert_eq!(one.judge(Some(old), false, NOW), Fate::New);
+        assert_eq!(one.judge(Some(old), false, NOW), Fate::Skipped("skipped.old"));
+        one.set_link(ConnectionInfo::Connected, NOW);
+        assert_eq!(one.judge(Some(NOW + 3600 * SECOND), false, NOW), Fate::Skipped("skipped.ahead"));
+    }
+
+    #[test]
+    fn values_without_a_time_have_that_of_their_arrival() {
+        let mut one = channel();
+        assert_eq!((one.judge(None, false, NOW), one.wrong_time), (Fate::Untimed, None));
+        assert_eq!((one.judge(Some(0), false, NOW), one.wrong_time), (Fate::Untimed, Some(0)));
+        // The same again may be another value.
+        one.set_link(ConnectionInfo::Connected, NOW);
+        assert_eq!((one.judge(Some(0), false, NOW), one.untimed), (Fate::Untimed, 2));
+    }
+
+    #[test]
+    fn what_has_not_come_is_named() {
+        let mut one = channel();
+        assert_eq!(one.absence(), Some(Absence::NoServer));
+        one.set_link(ConnectionInfo::Connected, NOW);
+        assert_eq!(one.absence(), Some(Absence::NoValue));
+        one.skip = Some("skipped.ahead");
+        assert_eq!(one.absence(), Some(Absence::Skipped("skipped.ahead")));
+        one.trouble = Some("no".into());
+        assert_eq!(one.absence(), Some(Absence::Refused("no".into())));
+        one.entry.optional = true;
+        assert_eq!(one.absence(), None);
+        one.entry.optional = false;
+        one.values = 1;
+        assert_eq!(one.absence(), None);
     }
 
     #[test]

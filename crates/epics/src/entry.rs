@@ -68,10 +68,12 @@ pub(crate) struct Entry {
     pub(crate) alarms: Option<bool>,
     pub(crate) connections: Option<bool>,
     pub(crate) units: Option<bool>,
+    /// Nobody misses it where it is not there.
+    pub(crate) optional: bool,
 }
 
 const HINT: &str = "write `\"NAME\"`, or `{ pv = \"NAME\", schema = \"f144\" }`";
-const KEYS: [&str; 7] = ["pv", "schema", "topic", "repeat", "alarms", "connections", "units"];
+const KEYS: [&str; 8] = ["pv", "schema", "topic", "repeat", "alarms", "connections", "units", "optional"];
 
 /// A name without its prefix, and the protocol that this names: `ca:A:B`, or `ca://A:B` as other clients write it.
 fn split(name: &str) -> (Option<Protocol>, &str) {
@@ -167,6 +169,7 @@ impl Entry {
             alarms: choice_of(table, "alarms")?,
             connections: choice_of(table, "connections")?,
             units: choice_of(table, "units")?,
+            optional: choice_of(table, "optional")?.unwrap_or(false),
         })
     }
 
@@ -184,6 +187,7 @@ impl Entry {
             ("alarms", self.alarms),
             ("connections", self.connections),
             ("units", self.units),
+            ("optional", self.optional.then_some(true)),
         ];
         for (key, choice) in choices {
             if let Some(choice) = choice {
@@ -234,6 +238,11 @@ impl Pattern {
         });
         let topic = text_of(table, "topic")?.map(str::to_owned);
         Ok(Self { protocol, pv, topic, schema: schema_of(table)? })
+    }
+
+    /// The only name that it may choose; `None` where it has wildcards or chooses any.
+    pub(crate) fn exact(&self) -> Option<&str> {
+        self.pv.as_deref().filter(|pv| !pv.contains(['*', '?']))
     }
 
     pub(crate) fn matches(&self, identity: &Identity) -> bool {
@@ -288,6 +297,7 @@ mod tests {
             json!({"pv": "pva:A:B"}),
             json!({"pv": "ca:A:B.RBV", "schema": "tdct", "topic": "loki_choppers"}),
             json!({"pv": "fake:E", "schema": "none", "repeat": true, "alarms": false, "connections": true}),
+            json!({"pv": "ca:F", "optional": true}),
         ] {
             let read = entry(value.clone()).unwrap();
             assert_eq!(read.to_json(), value);

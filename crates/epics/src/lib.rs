@@ -1,5 +1,5 @@
-//! EPICS process variables as sources, `kind = "pva"` and `kind = "ca"`; as a sink, `kind = "pva-put"`; and the command
-//! `put`.
+//! EPICS process variables as sources, `kind = "pva"` and `kind = "ca"`; as a sink, `kind = "pva-put"`; and the
+//! commands `put` and `get`.
 //!
 //! Constraints: no thread of its own. PVXS and libca, in a library that is loaded when a source wants it
 //! (`library.rs`), receive updates on their threads and signal a descriptor; a step takes them in batches and makes
@@ -10,10 +10,12 @@
 //! reconnect. What the client's queue overwrote is a gap of exactly as many numbers.
 
 mod channel;
+mod codec;
 mod command;
 mod entry;
 mod fake;
 mod frames;
+mod get;
 mod library;
 mod limits;
 mod links;
@@ -29,6 +31,6 @@ mod state;
 mod value;
 
 pub use library::version;
-pub use put::PUT;
+pub use put::{GET, PUT};
 pub use section::{CA, PVA};
 pub use sink::SINK;

@@ -6,6 +6,7 @@
 //! the client mutably while updates borrow it.
 
 use crate::limits::{ABI, ERROR_BYTES, FILE, NAMED_MAX, QUEUE_BYTES, VARIABLE};
+use crate::links::Subscription;
 use crate::put::Put;
 use crate::value::{Elements, Failed, Form, Frame, Kind, Named, Update, What};
 use flow::Fault;
@@ -84,7 +85,7 @@ struct RawUpdate {
     codec: RawText,
     uncompressed: u64,
     codec_type: u32,
-    reserved2: u32,
+    dropped: u32,
 }
 
 #[repr(C)]
@@ -104,19 +105,11 @@ struct Functions {
     open: unsafe extern "C" fn(*const RawSettings, *mut c_char, usize) -> *mut RawClient,
     close: unsafe extern "C" fn(*mut RawClient),
     descriptor: unsafe extern "C" fn(*const RawClient) -> c_int,
-    add: unsafe extern "C" fn(*mut RawClient, u64, *const c_char, u32, c_int, *mut c_char, usize) -> c_int,
+    add: unsafe extern "C" fn(*mut RawClient, u64, *const c_char, u32, u32, *mut c_char, usize) -> c_int,
     remove: unsafe extern "C" fn(*mut RawClient, u64),
     poll: unsafe extern "C" fn(*mut RawClient, *mut RawUpdate, usize) -> usize,
     counted: unsafe extern "C" fn(*const RawClient, u64, *mut RawCounts) -> c_int,
-    put: unsafe extern "C" fn(
-        *mut RawClient,
-        *const c_char,
-        *const RawElements,
-        c_int,
-        u32,
-        *mut c_char,
-        usize,
-    ) -> c_int,
+    put: unsafe extern "C" fn(*mut RawClient, *const c_char, *const RawElements, u32, u32, *mut c_char, usize) -> c_int,
     put_start: unsafe extern "C" fn(*mut RawClient, u64, *const RawElements, c_int, i32, *mut c_char, usize) -> c_int,
 }
 
@@ -180,7 +173,7 @@ fn load() -> Result<Functions, String> {
             )?),
             add: std::mem::transmute::<
                 *mut c_void,
-                unsafe extern "C" fn(*mut RawClient, u64, *const c_char, u32, c_int, *mut c_char, usize) -> c_int,
+                unsafe extern "C" fn(*mut RawClient, u64, *const c_char, u32, u32, *mut c_char, usize) -> c_int,
             >(symbol(c"bp_add")?),
             remove: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut RawClient, u64)>(symbol(
                 c"bp_remove",
@@ -199,7 +192,7 @@ fn load() -> Result<Functions, String> {
                     *mut RawClient,
                     *const c_char,
                     *const RawElements,
-                    c_int,
+                    u32,
                     u32,
                     *mut c_char,
                     usize,
@@ -392,6 +385,7 @@ fn update(raw: &RawUpdate, is_ca: bool) -> Update<'_> {
             data_time: nanoseconds(raw.data_seconds, raw.data_nanoseconds),
             codec: text(&raw.codec),
             uncompressed: raw.uncompressed,
+            dropped: raw.dropped,
             codec_type: match kind(raw.codec_type) {
                 Kind::Number(dtype) => Some(dtype),
                 _ => None,
@@ -457,13 +451,14 @@ impl Client {
         unsafe { (self.functions.descriptor)(self.raw) }
     }
 
-    /// Subscribes to a PV; with a `queue` of 0 only its connection is watched.
-    pub(crate) fn add(&mut self, id: u64, pv: &str, queue: u32, pipeline: bool) -> Result<(), String> {
+    /// Subscribes to a PV.
+    pub(crate) fn add(&mut self, id: u64, pv: &str, how: Subscription) -> Result<(), String> {
         let pv = c_string(pv)?;
+        let options = u32::from(how.pipeline) | u32::from(how.is_beside) << 1;
         let mut error = [0; ERROR_BYTES];
         // SAFETY: the client is open, the text ends with NUL, `error` has room for as many bytes as are named.
         let failed = unsafe {
-            (self.functions.add)(self.raw, id, pv.as_ptr(), queue, pipeline.into(), error.as_mut_ptr(), error.len())
+            (self.functions.add)(self.raw, id, pv.as_ptr(), how.queue, options, error.as_mut_ptr(), error.len())
         };
         if failed == 0 { Ok(()) } else { Err(message(&error)) }
     }
@@ -486,6 +481,14 @@ impl Client {
         self.updates.len()
     }
 
+    /// Waits until there are updates, for so long at most.
+    pub(crate) fn wait(&self, patience: Duration) {
+        let mut poll = libc::pollfd { fd: self.descriptor(), events: libc::POLLIN, revents: 0 };
+        let milliseconds = c_int::try_from(patience.as_millis()).unwrap_or(c_int::MAX).max(1);
+        // SAFETY: one structure, which outlives the call.
+        unsafe { libc::poll(&mut poll, 1, milliseconds) };
+    }
+
     /// The first update that was not taken.
     pub(crate) fn front(&self) -> Option<Update<'_>> {
         self.updates.get(self.at).map(|raw| update(raw, self.is_ca))
@@ -496,16 +499,23 @@ impl Client {
         self.at += 1;
     }
 
-    /// Writes a value to a PV and waits for the answer.
-    pub(crate) fn put(&mut self, pv: &str, value: &Put, patience: Duration) -> Result<(), (Failed, String)> {
+    /// Writes a value to a PV and waits for the answer; with `waits` until its record has processed.
+    pub(crate) fn put(
+        &mut self,
+        pv: &str,
+        value: &Put,
+        waits: bool,
+        patience: Duration,
+    ) -> Result<(), (Failed, String)> {
         let pv = c_string(pv).map_err(|why| (Failed::Refused, why))?;
         let (elements, mut error) = (raw_elements(&value.elements()), [0; ERROR_BYTES]);
+        let options = u32::from(value.is_array) | u32::from(!waits) << 1;
         let patience_ms = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
         // SAFETY: the client is open, the text ends with NUL, the elements point into `value`, `error` has room for as
         // many bytes as are named; all outlive the call, which keeps none of them.
         let answer = unsafe {
             let (error, room) = (error.as_mut_ptr(), error.len());
-            (self.functions.put)(self.raw, pv.as_ptr(), &elements, value.is_array.into(), patience_ms, error, room)
+            (self.functions.put)(self.raw, pv.as_ptr(), &elements, options, patience_ms, error, room)
         };
         failure(answer).map_or(Ok(()), |failed| Err((failed, message(&error))))
     }

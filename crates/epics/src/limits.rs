@@ -24,6 +24,9 @@ pub(crate) const BATCH_UPDATES: usize = 512;
 /// Updates after which a step ends: each takes about 1 us, so that a source can share its thread.
 pub(crate) const STEP_UPDATES: usize = 1024;
 
+/// Subscriptions that one step makes or ends: each takes 20 us.
+pub(crate) const CHANGES_A_STEP: usize = 200;
+
 /// Bytes of values after which a step ends: copying and checking them takes less than a millisecond.
 pub(crate) const STEP_BYTES: usize = 2 << 20;
 
@@ -59,6 +62,12 @@ pub(crate) const REPEAT_BYTES_MAX: usize = 64 << 10;
 /// Streams in the status: as many as the ESS forwarder takes, 3 MB.
 pub(crate) const STATUS_STREAMS_MAX: usize = 20_000;
 
+/// How long a PV may be without a value before it is reported, ns: a search of pvAccess takes up to ten seconds.
+pub(crate) const ABSENT_PATIENCE: i64 = 10_000_000_000;
+
+/// PVs without a value that are named for each reason.
+pub(crate) const ABSENT_NAMES: usize = 5;
+
 /// PVs that have been disconnected for longest, in the status.
 pub(crate) const STATUS_DISCONNECTED: usize = 10;
 
@@ -82,6 +91,12 @@ pub(crate) const REORDER_MAX: std::time::Duration = std::time::Duration::from_se
 
 /// Room for the text of an error of the library.
 pub(crate) const ERROR_BYTES: usize = 512;
+
+/// Bytes of a frame behind its codec: ten times the largest cameras.
+pub(crate) const FRAME_BYTES_MAX: usize = 1 << 30;
+
+/// Bytes that a byte of LZ4 becomes at most, by its format.
+pub(crate) const LZ4_RATIO: usize = 255;
 
 /// Attributes of a frame, and columns of a table, that are read.
 pub(crate) const NAMED_MAX: usize = 1000;
@@ -121,6 +136,18 @@ pub(crate) const ANSWER_PATIENCE: i64 = 5_000_000_000;
 /// How long a value that is not written yet keeps the position of its sink, ns; afterwards it is in its state alone. A
 /// server that is away does not hold back a stream.
 pub(crate) const PUT_HOLD: i64 = 1_000_000_000;
+
+/// Clients that are kept for the next `put` or `get`: each has threads and sockets.
+pub(crate) const IDLE_CLIENTS: usize = 4;
+
+/// Least time to read a PV after it was written.
+pub(crate) const READ_PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// Longest wait for an update without a look whether the time is over.
+pub(crate) const READ_NAP: std::time::Duration = std::time::Duration::from_millis(100);
+
+/// Elements of the answer to `get`: 20 MB of JSON.
+pub(crate) const GET_ELEMENTS_MAX: usize = 1_000_000;
 
 /// Time for a put that a person asks for, unless the request says another.
 pub(crate) const PUT_PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);

@@ -2,11 +2,23 @@
 
 use crate::entry::Protocol;
 use crate::library::{Client, Several, Speaks};
-use crate::limits::BATCH_UPDATES;
+use crate::limits::{BATCH_UPDATES, CHANGES_A_STEP};
 use crate::put::Put;
 use crate::value::Failed;
 use flow::Fault;
+use std::collections::VecDeque;
 use std::os::fd::RawFd;
+
+/// How a PV is subscribed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Subscription {
+    /// Updates that client and server keep; with 0 only the connection is watched.
+    pub(crate) queue: u32,
+    /// The server waits for the client.
+    pub(crate) pipeline: bool,
+    /// Without the value.
+    pub(crate) is_beside: bool,
+}
 
 /// Where PVs are searched for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,8 +43,16 @@ impl Network {
     }
 }
 
+/// A change of subscriptions that waits for a step.
+enum Change {
+    Add { protocol: Protocol, id: u64, pv: String, how: Subscription },
+    Remove { protocol: Protocol, id: u64 },
+}
+
 /// The clients, and one descriptor for both.
 pub(crate) struct Links {
+    /// In order: thousands of them are spread over steps, so that updates are taken meanwhile.
+    changes: VecDeque<Change>,
     clients: [Option<Client>; 2],
     /// The client whose updates are taken.
     turn: usize,
@@ -50,7 +70,7 @@ fn place(protocol: Protocol) -> Option<usize> {
 impl Links {
     pub(crate) fn new() -> Result<Self, Fault> {
         let several = Several::new().map_err(|e| Fault::io("the EPICS clients have no descriptor", &e))?;
-        Ok(Self { clients: [None, None], turn: 0, several })
+        Ok(Self { changes: VecDeque::new(), clients: [None, None], turn: 0, several })
     }
 
     /// The client of a protocol, opened where it is needed first.
@@ -65,17 +85,54 @@ impl Links {
         Ok(self.clients[at].as_mut())
     }
 
-    /// Subscribes to a PV, with this length of its queue, as [`Client::add`] does; the inner error is that of this PV.
+    /// Subscribes to a PV with one of the next calls of [`Self::change`]. A fault where its client cannot be opened.
+    pub(crate) fn add_later(
+        &mut self,
+        network: &Network,
+        protocol: Protocol,
+        id: u64,
+        pv: String,
+        how: Subscription,
+    ) -> Result<(), Fault> {
+        if self.client(network, protocol)?.is_some() {
+            self.changes.push_back(Change::Add { protocol, id, pv, how });
+        }
+        Ok(())
+    }
+
+    /// Ends a subscription with one of the next calls of [`Self::change`].
+    pub(crate) fn remove_later(&mut self, protocol: Protocol, id: u64) {
+        self.changes.push_back(Change::Remove { protocol, id });
+    }
+
+    /// Makes the next changes of subscriptions: those that could not be made, with the reason. `None` where no more
+    /// wait.
+    pub(crate) fn change(&mut self, network: &Network) -> Result<Option<Vec<(u64, String)>>, Fault> {
+        let mut refused = Vec::new();
+        for _ in 0..CHANGES_A_STEP {
+            match self.changes.pop_front() {
+                None => break,
+                Some(Change::Remove { protocol, id }) => self.remove(protocol, id),
+                Some(Change::Add { protocol, id, pv, how }) => {
+                    let added = self.add(network, protocol, id, &pv, how)?;
+                    refused.extend(added.err().map(|why| (id, why)));
+                }
+            }
+        }
+        Ok((!self.changes.is_empty() || !refused.is_empty()).then_some(refused))
+    }
+
+    /// Subscribes to a PV, as [`Client::add`] does; the inner error is that of this PV.
     pub(crate) fn add(
         &mut self,
         network: &Network,
         protocol: Protocol,
         id: u64,
         pv: &str,
-        (queue, pipeline): (u32, bool),
+        how: Subscription,
     ) -> Result<Result<(), String>, Fault> {
         let client = self.client(network, protocol)?;
-        Ok(client.map_or(Ok(()), |client| client.add(id, pv, queue, pipeline)))
+        Ok(client.map_or(Ok(()), |client| client.add(id, pv, how)))
     }
 
     /// Begins to write, as [`Client::put_start`] does.

@@ -1,7 +1,8 @@
 //! From an update of a PV to the bytes of a message.
 
+use crate::codec;
 use crate::entry::Schema;
-use crate::value::{Elements, Form, Kind, Named, Update, text};
+use crate::value::{Elements, Form, Frame, Kind, Named, Update, text};
 use std::borrow::Cow;
 use wire::ad00::{Ad00, Attribute, Head};
 use wire::al00::{self, Al00, Severity};
@@ -20,12 +21,23 @@ use wire::{Array, DType, Error, List, Numbers, Scalar};
 pub(crate) enum Made<'u> {
     /// The message in [`Maker::bytes`].
     Message { schema: [u8; 4], time: i64 },
-    /// The frame whose head is [`Maker::head`].
-    Frame { pixels: &'u [u8] },
+    /// The frame whose head is [`Maker::head`]; without pixels they are [`Maker::pixels`].
+    Frame { pixels: Option<&'u [u8]>, codec: Codec },
     /// It is empty.
     Nothing,
     /// The schema cannot hold it, for this reason.
     Unfit(&'static str),
+}
+
+/// What became of the compression of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Codec {
+    /// It is decoded, or had none.
+    Decoded,
+    /// It stays, as the section asks.
+    Kept,
+    /// It cannot be decoded.
+    Unknown,
 }
 
 /// Memory for messages, used again and again.
@@ -33,6 +45,10 @@ pub(crate) enum Made<'u> {
 pub(crate) struct Maker {
     pub(crate) bytes: Vec<u8>,
     pub(crate) head: Head,
+    /// Pixels of a frame that was compressed.
+    pub(crate) pixels: Vec<u8>,
+    /// Compressed frames stay compressed.
+    keeps_codec: bool,
     times: Vec<i64>,
     rounded: Vec<i64>,
     counts: Vec<u64>,
@@ -97,6 +113,11 @@ fn nearest(scalar: Scalar) -> Option<i64> {
 }
 
 impl Maker {
+    /// `decodes`: compressed frames are decoded.
+    pub(crate) fn new(decodes: bool) -> Self {
+        Self { keeps_codec: !decodes, ..Self::default() }
+    }
+
     /// Makes the message of a value. `time`: of the PV; `number`: of the message.
     pub(crate) fn value<'u>(
         &mut self,
@@ -140,10 +161,8 @@ impl Maker {
             }
             _ => return Ok(Made::Unfit(TYPE)),
         };
-        let (status, severity) = match update.has_alarm {
-            true => old_alarm(update),
-            false => (AlarmStatus::NoChange, AlarmSeverity::NoChange),
-        };
+        // The state of the alarm, also where it has not changed: a reader may begin with any message.
+        let (status, severity) = old_alarm(update);
         let timestamp = u64::try_from(time).unwrap_or(0);
         f142::write(&mut self.bytes, &F142 { source_name: pv, value, timestamp, status, severity })?;
         Ok(Made::Message { schema: f142::ID, time })
@@ -232,7 +251,7 @@ impl Maker {
         Ok(Made::Message { schema: bppv::ID, time })
     }
 
-    /// The head of a frame. With a codec its pixels are bytes in one dimension, and attributes say what they were.
+    /// The head of a frame. One whose codec stays has its bytes in one dimension, and attributes say what they were.
     fn ad00<'u>(&mut self, pv: &str, update: &Update<'u>, time: i64, number: u64) -> Result<Made<'u>, Error> {
         if update.form != Form::Image {
             return Ok(Made::Unfit(TYPE));
@@ -244,10 +263,16 @@ impl Maker {
         let sizes = frame.dims.iter().rev().map(|size| i64::try_from(*size).unwrap_or(i64::MAX));
         let sizes: Vec<i64> = sizes.collect();
         self.dims.clear();
-        let is_packed = !frame.codec.is_empty();
-        let data = match is_packed {
-            true => Numbers::new(DType::UInt8, update.value.bytes),
-            false => numbers(&update.value),
+        let dtype = frame.codec_type.unwrap_or(DType::UInt8);
+        let result = match frame.codec.is_empty() {
+            true => None,
+            false => Some(self.decode(frame, update.value.bytes, dtype.size())),
+        };
+        let is_packed = result.is_some_and(|result| result != Codec::Decoded);
+        let data = match result {
+            None => numbers(&update.value),
+            Some(Codec::Decoded) => Numbers::new(dtype, &self.pixels),
+            Some(_) => Numbers::new(DType::UInt8, update.value.bytes),
         };
         let Some(data) = data else { return Ok(Made::Unfit(TYPE)) };
         if is_packed {
@@ -273,7 +298,7 @@ impl Maker {
         }
         if is_packed {
             attributes.push(own("codec", Numbers::text(&codec)));
-            attributes.push(own("codec.type", Numbers::text(frame.codec_type.unwrap_or(DType::UInt8).name())));
+            attributes.push(own("codec.type", Numbers::text(dtype.name())));
             attributes.push(own("codec.dimensions", (&sizes).into()));
             attributes.push(own("codec.bytes", (&bytes).into()));
         }
@@ -286,7 +311,19 @@ impl Maker {
             attributes: List::Borrowed(&attributes),
         };
         self.head.write(&message)?;
-        Ok(Made::Frame { pixels: update.value.bytes })
+        let pixels = (result != Some(Codec::Decoded)).then_some(update.value.bytes);
+        Ok(Made::Frame { pixels, codec: result.unwrap_or(Codec::Decoded) })
+    }
+
+    /// Decodes a compressed frame into [`Maker::pixels`]. `element`: bytes of a pixel.
+    fn decode(&mut self, frame: &Frame<'_>, packed: &[u8], element: usize) -> Codec {
+        if self.keeps_codec {
+            return Codec::Kept;
+        }
+        let sizes = frame.dims.iter().try_fold(element as u64, |bytes, size| bytes.checked_mul(*size));
+        let bytes = sizes.and_then(|bytes| usize::try_from(bytes).ok()).filter(|bytes| *bytes > 0);
+        let decoded = bytes.and_then(|bytes| codec::decode(frame.codec, packed, bytes, element, &mut self.pixels));
+        if decoded.is_some() { Codec::Decoded } else { Codec::Unknown }
     }
 
     /// The alarm of a PV.

@@ -1,12 +1,19 @@
-//! Writing PVs: a value as the library takes it, and the command `put`.
+//! Reading and writing PVs: a value as the library takes it, and the commands `put` and `get`.
 //!
-//! `{"command": "put", "pv": "ca:A:B", "value": 1.5, "timeout": 5000000000}` is answered with `{"pv", "seconds"}` once
-//! the server has answered. A text is read as the type of the PV asks. Without a prefix the PV has the protocol of the
-//! source that lists it, or else pvAccess; it is searched for where that source searches, or else where the first
-//! source of its protocol does.
+//! `{"command": "put", "pv": "ca:A:B", "value": 1.5, "wait": true, "read": false, "timeout": 5000000000}` is answered
+//! with `{"pv", "seconds"}` once the record has processed, with `read` also with what `get` answers. A text is read as
+//! the type of the PV asks. `{"command": "get", "pv": "A:B"}` is answered with `{"pv", "value", "text", "time",
+//! "severity", "alarm", "units"}`.
+//!
+//! Without a prefix the PV has the protocol of the source that lists it, or else pvAccess; it is searched for where
+//! that source searches, or else where the first source of its protocol does.
+//!
+//! Constraint: clients are kept for the next command, so that a PV that was used before is connected already.
 
 use crate::entry::{Protocol, read_name};
-use crate::limits::{PUT_PATIENCE, PUT_PATIENCE_MAX};
+use crate::get;
+use crate::library::Client;
+use crate::limits::{IDLE_CLIENTS, PUT_PATIENCE, PUT_PATIENCE_MAX, READ_PATIENCE};
 use crate::links::Network;
 use crate::section::Plan;
 use crate::value::{Elements, Failed, Kind};
@@ -15,13 +22,18 @@ use flow::edge::{CommandKind, NamedSources};
 use serde_json::{Value, json};
 use settings::{Refused, Word, shortened};
 use std::any::Any;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use wire::{DType, f144};
 
 /// The command `put`.
-pub static PUT: CommandKind = CommandKind { name: "put", run };
+pub static PUT: CommandKind = CommandKind { name: "put", is_recorded: true, run: put };
 
-const KEYS: [&str; 4] = ["command", "pv", "value", "timeout"];
+/// The command `get`.
+pub static GET: CommandKind = CommandKind { name: "get", is_recorded: false, run: get };
+
+/// Clients that no command uses, each with its network.
+static IDLE: Mutex<Vec<(Network, Protocol, Client)>> = Mutex::new(Vec::new());
 
 /// A value to be written.
 #[derive(Clone, Debug, PartialEq)]
@@ -107,21 +119,22 @@ impl Put {
 struct Request<'a> {
     prefix: Option<Protocol>,
     pv: &'a str,
-    value: Put,
     patience: Duration,
 }
 
 impl<'a> Request<'a> {
-    fn read(request: &'a Value) -> Result<Self, Refused> {
+    /// `more`: keys beside those of each request.
+    fn read(request: &'a Value, more: &[&str]) -> Result<Self, Refused> {
         let form = "send `{\"command\": \"put\", \"pv\": \"NAME\", \"value\": VALUE}`";
         let keys = request.as_object().into_iter().flat_map(|table| table.keys());
-        if let Some(key) = keys.into_iter().find(|key| !KEYS.contains(&key.as_str())) {
+        let is_known = |key: &str| ["command", "pv", "timeout"].contains(&key) || more.contains(&key);
+        if let Some(key) = keys.into_iter().find(|key| !is_known(key)) {
             return Err(Refused::new(format!("unknown key `{}`", shortened(key)), form));
         }
         let name = request["pv"].as_str().ok_or_else(|| Refused::new("`pv` is not a text", form))?;
         let (prefix, pv) = read_name(name)?;
         if prefix == Some(Protocol::Fake) {
-            return Err(Refused::new("a simulated PV takes no values", "write a PV that a server has"));
+            return Err(Refused::new("a simulated PV has no server", "name a PV that a server has"));
         }
         let patience = match &request["timeout"] {
             Value::Null => Some(PUT_PATIENCE),
@@ -131,7 +144,16 @@ impl<'a> Request<'a> {
         let patience = patience.filter(is_possible).ok_or_else(|| {
             Refused::new("`timeout` is not a number of ns from 1 ms to 1 h", "write a timeout such as `10 s`")
         })?;
-        Ok(Self { prefix, pv, value: Put::of_json(&request["value"])?, patience })
+        Ok(Self { prefix, pv, patience })
+    }
+
+    /// A key that is true or false.
+    fn choice(request: &Value, key: &str, otherwise: bool) -> Result<bool, Refused> {
+        match &request[key] {
+            Value::Null => Ok(otherwise),
+            Value::Bool(choice) => Ok(*choice),
+            _ => Err(Refused::new(format!("`{key}` is not true or false"), "write `true` or `false`")),
+        }
     }
 
     /// The protocol of the PV, and where it is searched for.
@@ -150,19 +172,71 @@ impl<'a> Request<'a> {
     }
 }
 
-fn run(request: &Value, sources: &NamedSources<'_>) -> Result<Value, Fault> {
-    let name = shortened(request["pv"].as_str().unwrap_or_default());
-    let asked = Request::read(request)
-        .map_err(|refused| Fault::new(format!("cannot write `{name}`"), refused.cause).hint(refused.hint))?;
+/// Has a client do something with a PV. `verb`: what, for a fault; the PV's name with its prefix and the answer.
+fn with_client<T>(
+    asked: &Request<'_>,
+    sources: &NamedSources<'_>,
+    verb: &str,
+    work: impl FnOnce(&mut Client) -> Result<T, (Failed, String)>,
+) -> Result<(String, T), Fault> {
     let (protocol, network) = asked.network(sources);
     let name = format!("{}:{}", protocol.word(), asked.pv);
-    let what = || format!("cannot write `{name}`");
-    let client = network.open(protocol).map_err(|fault| fault.leads_to(what()))?;
-    let Some(mut client) = client else { return Err(Fault::new(what(), "a simulated PV takes no values")) };
+    let what = || format!("cannot {verb} `{name}`");
+    let idle = || IDLE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let found = {
+        let mut idle = idle();
+        let at = idle.iter().position(|(of, speaks, _)| *of == network && *speaks == protocol);
+        at.map(|at| idle.swap_remove(at).2)
+    };
+    let client = match found {
+        Some(client) => Some(client),
+        None => network.open(protocol).map_err(|fault| fault.leads_to(what()))?,
+    };
+    let Some(mut client) = client else { return Err(Fault::new(what(), "a simulated PV has no server")) };
+    let answer = work(&mut client);
+    let mut idle = idle();
+    if idle.len() < IDLE_CLIENTS {
+        idle.push((network, protocol, client));
+    }
+    drop(idle);
+    answer
+        .map(|answer| (name.clone(), answer))
+        .map_err(|(failed, why)| Fault::new(what(), why).hint(hint(failed, protocol)))
+}
+
+/// The fault of a request that cannot be read.
+fn unread(verb: &str, request: &Value, refused: Refused) -> Fault {
+    let name = shortened(request["pv"].as_str().unwrap_or_default());
+    Fault::new(format!("cannot {verb} `{name}`"), refused.cause).hint(refused.hint)
+}
+
+fn put(request: &Value, sources: &NamedSources<'_>) -> Result<Value, Fault> {
+    let read = || {
+        let asked = Request::read(request, &["value", "wait", "read"])?;
+        let (waits, reads) = (Request::choice(request, "wait", true)?, Request::choice(request, "read", false)?);
+        Ok((asked, Put::of_json(&request["value"])?, waits, reads))
+    };
+    let (asked, value, waits, reads) = read().map_err(|refused| unread("write", request, refused))?;
     let begin = Instant::now();
-    let answer = client.put(asked.pv, &asked.value, asked.patience);
-    answer.map_err(|(failed, why)| Fault::new(what(), why).hint(hint(failed, protocol)))?;
-    Ok(json!({"pv": name, "seconds": (begin.elapsed().as_secs_f64() * 1e6).round() / 1e6}))
+    let (name, answer) = with_client(&asked, sources, "write", |client| {
+        client.put(asked.pv, &value, waits, asked.patience)?;
+        let seconds = begin.elapsed().as_secs_f64();
+        let left = asked.patience.saturating_sub(begin.elapsed()).max(READ_PATIENCE);
+        let read = if reads { get::read(client, asked.pv, left)? } else { json!({}) };
+        Ok((seconds, read))
+    })?;
+    let (seconds, mut answer) = answer;
+    answer["pv"] = name.into();
+    answer["seconds"] = ((seconds * 1e6).round() / 1e6).into();
+    Ok(answer)
+}
+
+fn get(request: &Value, sources: &NamedSources<'_>) -> Result<Value, Fault> {
+    let asked = Request::read(request, &[]).map_err(|refused| unread("read", request, refused))?;
+    let (name, mut answer) =
+        with_client(&asked, sources, "read", |client| get::read(client, asked.pv, asked.patience))?;
+    answer["pv"] = name.into();
+    Ok(answer)
 }
 
 /// What may help.
@@ -239,11 +313,17 @@ mod tests {
             ("ca:E", Protocol::Ca, "10.0.0.2"),
         ] {
             let request = json!({"command": "put", "pv": name, "value": 1});
-            let (found, network) = Request::read(&request).unwrap().network(&sources);
+            let (found, network) = Request::read(&request, &["value"]).unwrap().network(&sources);
             assert_eq!((found, network.addresses.as_deref()), (protocol, Some(address)), "{name}");
         }
         let request = json!({"command": "put", "pv": "A", "value": 1});
-        assert_eq!(Request::read(&request).unwrap().network(&[]), (Protocol::Pva, Network::default()));
+        assert_eq!(Request::read(&request, &["value"]).unwrap().network(&[]), (Protocol::Pva, Network::default()));
+    }
+
+    #[test]
+    fn a_request_to_read_has_no_value() {
+        let fault = get(&json!({"command": "get", "pv": "A", "value": 1}), &[]).unwrap_err();
+        assert!(fault.cause.contains("unknown key `value`"), "{fault}");
     }
 
     #[test]
@@ -255,9 +335,10 @@ mod tests {
             (json!({"command": "put", "pv": "A"}), "the value is not a number"),
             (json!({"command": "put", "pv": "A", "value": 1, "timeout": 0}), "`timeout`"),
             (json!({"command": "put", "pv": "A", "value": 1, "timeout": u64::MAX}), "`timeout`"),
-            (json!({"command": "put", "pv": "A", "value": 1, "wait": true}), "unknown key `wait`"),
+            (json!({"command": "put", "pv": "A", "value": 1, "wait": 1}), "`wait` is not true or false"),
+            (json!({"command": "put", "pv": "A", "value": 1, "wat": true}), "unknown key `wat`"),
         ] {
-            let fault = run(&request, &[]).unwrap_err();
+            let fault = put(&request, &[]).unwrap_err();
             assert!(fault.cause.contains(part) && !fault.hint.is_empty(), "{request}: {fault}");
         }
     }

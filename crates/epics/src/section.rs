@@ -3,7 +3,7 @@
 use crate::entry::{Entry, Identity, Protocol};
 use crate::library;
 use crate::limits::{FAKE_PERIOD_MAX, FAKE_PERIOD_MIN, FILE_BYTES_MAX, PVS_MAX, QUEUE_MAX, REORDER_MAX, REPEAT_MIN};
-use crate::links::Network;
+use crate::links::{Network, Subscription};
 use crate::source::Epics;
 use flow::edge::{SourceKind, SourcePlan};
 use flow::{Fault, Source};
@@ -45,6 +45,12 @@ pub(crate) static NAME_SERVERS: Key = key(
     "",
     "Servers that are asked by TCP, like `EPICS_PVA_NAME_SERVERS`.",
 );
+static DECODE: Key = key(
+    "decode",
+    "true or false",
+    "true",
+    "Decodes the pixels of compressed frames (`lz4`, `bslz4`, `blosc`, `jpeg`).",
+);
 static REORDER: Key = key(
     "reorder",
     "duration, at most 60 s",
@@ -54,7 +60,13 @@ static REORDER: Key = key(
 );
 static REPEAT: Key =
     key("repeat", "duration, at least 1 s", "", "Sends the last values again after this time without a new one.");
-static ALARMS: Key = key("alarms", "true or false", "true", "Sends `al00` when severity or text of an alarm changes.");
+static ALARMS: Key = key(
+    "alarms",
+    "true or false",
+    "true",
+    "Sends `al00` when severity or text of an alarm changes. Of a camera only where this key says so, like the next \
+     two: [the state of a camera](epics.md#the-state-of-a-camera).",
+);
 static CONNECTIONS: Key =
     key("connections", "true or false", "true", "Sends `ep01` when the connection of a PV changes.");
 static UNITS: Key =
@@ -63,13 +75,14 @@ static UNITS: Key =
 static FAKE_PERIOD: Key =
     key("fake_period", "duration, 1 ms to 1 d", "1 s", "Time between two values of a simulated PV, `fake:NAME`.");
 
-static KEYS: [&Key; 12] = [
+static KEYS: [&Key; 13] = [
     &PVS,
     &PVS_FILE,
     &QUEUE,
     &PIPELINE,
     &ADDRESSES,
     &NAME_SERVERS,
+    &DECODE,
     &REORDER,
     &REPEAT,
     &ALARMS,
@@ -107,20 +120,23 @@ pub(crate) struct Plan {
     pub(crate) entries: Vec<Entry>,
     pub(crate) queue: u32,
     pub(crate) pipeline: bool,
+    /// Compressed frames are decoded.
+    pub(crate) decode: bool,
     /// How long a frame may be late, ns.
     pub(crate) reorder: i64,
     pub(crate) repeat: Option<Duration>,
-    pub(crate) alarms: bool,
-    pub(crate) connections: bool,
-    pub(crate) units: bool,
+    /// What is sent beside the values; `None` where the section does not say.
+    pub(crate) alarms: Option<bool>,
+    pub(crate) connections: Option<bool>,
+    pub(crate) units: Option<bool>,
     /// ns between two values of a simulated PV.
     pub(crate) fake_period: i64,
 }
 
 impl Plan {
-    /// Length of the queue of a subscription, and whether its server waits for the source.
-    pub(crate) fn queue(&self) -> (u32, bool) {
-        (self.queue, self.pipeline)
+    /// How a PV is subscribed. `is_beside`: its values are not sent.
+    pub(crate) fn subscription(&self, is_beside: bool) -> Subscription {
+        Subscription { queue: self.queue, pipeline: self.pipeline, is_beside }
     }
 }
 
@@ -195,17 +211,24 @@ fn read(protocol: Protocol, name: &str, section: &mut Section<'_>) -> Option<Arc
         entries,
         queue: queue.map_or(1, |queue| queue.value as u32),
         pipeline: *section.need::<bool>(&PIPELINE),
+        decode: *section.need::<bool>(&DECODE),
         reorder: read_reorder(section),
         repeat: repeat.map(|repeat| repeat.value),
-        alarms: *section.need::<bool>(&ALARMS),
-        connections: *section.need::<bool>(&CONNECTIONS),
-        units: *section.need::<bool>(&UNITS),
+        alarms: read_choice(section, &ALARMS),
+        connections: read_choice(section, &CONNECTIONS),
+        units: read_choice(section, &UNITS),
         fake_period: read_fake_period(section),
     };
     if plan.entries.is_empty() || plan.entries.iter().any(|entry| entry.identity.protocol != Protocol::Fake) {
         note_unbuilt(settings::Word::word(protocol), section);
     }
     Some(Arc::new(plan))
+}
+
+/// A choice, if the section makes it.
+fn read_choice(section: &mut Section<'_>, key: &'static Key) -> Option<bool> {
+    let choice = *section.need::<bool>(key);
+    section.has(key).then_some(choice)
 }
 
 fn read_reorder(section: &mut Section<'_>) -> i64 {
@@ -331,11 +354,12 @@ pub(crate) mod tests {
             entries: entries.collect(),
             queue: 100,
             pipeline: false,
+            decode: true,
             reorder: 1_000_000_000,
             repeat: None,
-            alarms: true,
-            connections: true,
-            units: true,
+            alarms: None,
+            connections: None,
+            units: None,
             fake_period: 1_000_000_000,
         }
     }

@@ -13,7 +13,7 @@
 
 use crate::entry::{Protocol, read_name};
 use crate::limits::{ANSWER_PATIENCE, EVERY_MAX, EVERY_MIN, LOOK_PAUSE, PUT_BYTES_MAX, PUT_HOLD, PUT_PVS_MAX};
-use crate::links::{Links, Network};
+use crate::links::{Links, Network, Subscription};
 use crate::put::{Put, hint};
 use crate::section::{ADDRESSES, NAME_SERVERS, note_unbuilt, read_network};
 use crate::value::{Failed, What, text};
@@ -344,7 +344,8 @@ impl LiveSink for Feedback {
         let mut links = Links::new()?;
         for (at, target) in self.plan.targets.iter().enumerate() {
             // Its values are of no interest.
-            let added = links.add(&self.plan.network, target.protocol, at as u64, &target.pv, (0, false))?;
+            let added =
+                links.add(&self.plan.network, target.protocol, at as u64, &target.pv, Subscription::default())?;
             added.map_err(|why| Fault::new(format!("cannot write `{}`", target.name()), why))?;
             let mut pv = Writing {
                 target: target.clone(),

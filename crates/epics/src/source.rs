@@ -1,9 +1,11 @@
 //! The source: takes what the clients of EPICS have received, and makes messages of it.
 
+use crate::channel::Absence;
 use crate::command::Change;
-use crate::entry::{Entry, Identity, Protocol};
+use crate::entry::{Entry, Identity, Protocol, Schema};
 use crate::limits::{
-    FULL_REST, LOOK_PAUSE, STATE_BYTES_PER_SECOND, STATUS_DISCONNECTED, STATUS_STREAMS_MAX, STEP_BYTES, STEP_UPDATES,
+    ABSENT_NAMES, ABSENT_PATIENCE, FULL_REST, LOOK_PAUSE, STATE_BYTES_PER_SECOND, STATUS_DISCONNECTED,
+    STATUS_STREAMS_MAX, STEP_BYTES, STEP_UPDATES,
 };
 use crate::links::Links;
 use crate::pvs::Pvs;
@@ -13,7 +15,7 @@ use flow::{Fault, Outlet, Resume, Source, Step};
 use serde_json::{Value, json};
 use settings::Word;
 use settings::units::duration_text;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,6 +48,10 @@ impl Source for Epics {
 
     fn frontier(&self, now: i64) -> i64 {
         self.open.as_ref().map_or(now, |open| open.pvs.complete_to(now))
+    }
+
+    fn absent(&self) -> Option<Fault> {
+        self.open.as_ref().and_then(|open| open.absent(i64::MAX))
     }
 
     fn state(&self) -> String {
@@ -114,12 +120,10 @@ impl Open {
     }
 
     fn add(&mut self, entry: Entry) -> Result<(), Fault> {
-        let Identity { protocol, pv, .. } = entry.identity.clone();
+        let Identity { protocol, pv, schema, .. } = entry.identity.clone();
         let id = self.pvs.add(entry, &self.plan, self.now);
-        if let Err(why) = self.links.add(&self.plan.network, protocol, id, &pv, self.plan.queue())? {
-            self.pvs.refuse(id, why);
-        }
-        Ok(())
+        let how = self.plan.subscription(schema == Schema::None);
+        self.links.add_later(&self.plan.network, protocol, id, pv, how)
     }
 
     fn step(&mut self, now: i64, out: &mut dyn Outlet) -> Result<Step, Fault> {
@@ -127,14 +131,16 @@ impl Open {
         if !self.pvs.pending.drain(out)? {
             return Ok(Step::At(now + FULL_REST));
         }
+        let changes = self.links.change(&self.plan.network)?;
+        let is_changing = changes.is_some();
+        changes.into_iter().flatten().for_each(|(id, why)| self.pvs.refuse(id, why));
         // The clock of the machine may have been set back.
         if now >= self.look || self.look.saturating_sub(now) > LOOK_PAUSE {
             let is_done = self.pvs.look(now, out)?;
-            for (pv, id) in std::mem::take(&mut self.pvs.ended) {
-                self.links.remove(Protocol::Pva, id);
-                if let Err(why) = self.links.add(&self.plan.network, Protocol::Pva, id, &pv, self.plan.queue())? {
-                    self.pvs.refuse(id, why);
-                }
+            for (pv, id, is_beside) in std::mem::take(&mut self.pvs.ended) {
+                let how = self.plan.subscription(is_beside);
+                self.links.remove_later(Protocol::Pva, id);
+                self.links.add_later(&self.plan.network, Protocol::Pva, id, pv, how)?;
             }
             if !self.pvs.pending.is_empty() {
                 return Ok(Step::At(now + FULL_REST));
@@ -166,7 +172,7 @@ impl Open {
             }
             self.links.pass();
         }
-        Ok(Step::At(self.look.min(simulate).max(now + 1)))
+        Ok(if is_changing { Step::Again } else { Step::At(self.look.min(simulate).max(now + 1)) })
     }
 
     /// Renews what is shown and kept.
@@ -182,20 +188,57 @@ impl Open {
             Fault::new(format!("source `{}` cannot store `{name}`", self.plan.name), why)
                 .hint("correct the entry of this PV, or remove it")
         });
-        let wrong = self.pvs.channels().find_map(|channel| Some((channel, channel.wrong_time?)));
-        if let Some((channel, time)) = wrong.filter(|_| self.trouble.is_none()) {
-            let (name, by) = (channel.entry.identity.name(), time.saturating_sub(self.now));
-            let apart = duration_text(Duration::from_secs(by.unsigned_abs() / 1_000_000_000));
-            let side = if by < 0 { "behind" } else { "ahead" };
-            let what = format!("the clock of camera `{name}` is {apart} {side}");
-            let cause = format!("{} of its frames have the time of their arrival", channel.untimed);
-            self.trouble = Some(Fault::new(what, cause).hint("set the clock of the camera, or let its driver do so"));
-        }
+        self.trouble = self.trouble.take().or_else(|| self.trouble_of_cameras());
+        self.trouble = self.trouble.take().or_else(|| self.absent(self.now.saturating_sub(ABSENT_PATIENCE)));
         let pause = (self.text.len() as i64).saturating_mul(1_000_000_000) / STATE_BYTES_PER_SECOND;
         let is_due = self.now.saturating_sub(self.written).unsigned_abs() >= pause.unsigned_abs();
         if is_due || std::mem::take(&mut self.pvs.is_urgent) {
             self.write_state();
         }
+    }
+
+    /// The PVs of which nothing has come, of those that were added by then, ns since 1970 UTC.
+    fn absent(&self, added: i64) -> Option<Fault> {
+        let mut absent: BTreeMap<Absence, Vec<String>> = BTreeMap::new();
+        for channel in self.pvs.channels().filter(|channel| channel.added <= added) {
+            if let Some(absence) = channel.absence() {
+                absent.entry(absence).or_default().push(channel.entry.identity.name());
+            }
+        }
+        let count: usize = absent.values().map(Vec::len).sum();
+        if count == 0 {
+            return None;
+        }
+        let group = |(why, names): (&Absence, &Vec<String>)| {
+            let first: Vec<String> = names.iter().take(ABSENT_NAMES).map(|name| format!("`{name}`")).collect();
+            let more = names.len() - first.len();
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!("{} {}{more}", why.text(), first.join(", "))
+        };
+        let groups: Vec<String> = absent.iter().take(ABSENT_NAMES).map(group).collect();
+        let what = format!("source `{}` has no value of {count} of {} PVs", self.plan.name, self.pvs.len());
+        let hint =
+            "check the names, `addresses` and the EPICS environment; a PV that may be missing is `optional = true`";
+        Some(Fault::new(what, groups.join("; ")).hint(hint))
+    }
+
+    /// What is wrong with the frames of a camera.
+    fn trouble_of_cameras(&self) -> Option<Fault> {
+        let mut cameras = self.pvs.channels().filter(|channel| channel.is_camera());
+        let clock = cameras.find_map(|channel| Some((channel, channel.wrong_time?)));
+        if let Some((channel, time)) = clock {
+            let (name, by) = (channel.entry.identity.name(), time.saturating_sub(self.now));
+            let apart = duration_text(Duration::from_secs(by.unsigned_abs() / 1_000_000_000));
+            let side = if by < 0 { "behind" } else { "ahead" };
+            let what = format!("the clock of camera `{name}` is {apart} {side}");
+            let cause = format!("{} of its frames have the time of their arrival", channel.untimed);
+            return Some(Fault::new(what, cause).hint("set the clock of the camera, or let its driver do so"));
+        }
+        let (channel, codec) =
+            self.pvs.channels().find_map(|channel| Some((channel, channel.wrong_codec.as_ref()?)))?;
+        let what = format!("frames of camera `{}` cannot be decoded", channel.entry.identity.name());
+        let cause = format!("{} have the codec `{codec}` and stay as they came", channel.undecoded);
+        Some(Fault::new(what, cause).hint("choose `lz4`, `bslz4`, `blosc` or `jpeg` at the camera, or none"))
     }
 
     fn write_state(&mut self) {
@@ -206,27 +249,35 @@ impl Open {
         self.written = self.now;
     }
 
-    /// Adds and removes PVs. What was there stays as it is.
+    /// Adds and removes PVs. What was there stays as it is; `replace` makes the whole list, with all choices. The same
+    /// request again changes nothing.
     fn configure(&mut self, change: Change) -> Result<Value, Fault> {
         if let Some(refused) = wrong_list(&change.add) {
             return Err(Fault::new("the list of PVs cannot be changed", refused.cause).hint(refused.hint));
         }
-        let kept: HashSet<Identity> = change.add.iter().map(|entry| entry.identity.clone()).collect();
         let mut removed = self.pvs.remove_matching(&change.remove);
         if change.replace {
+            let kept: HashSet<&Identity> = change.add.iter().map(|entry| &entry.identity).collect();
             removed.extend(self.pvs.remove(|identity| !kept.contains(identity)));
         }
         for (identity, id) in &removed {
-            self.links.remove(identity.protocol, *id);
+            self.links.remove_later(identity.protocol, *id);
         }
-        let new: Vec<Entry> = change.add.into_iter().filter(|entry| !self.pvs.has(&entry.identity)).collect();
+        let (there, new): (Vec<_>, Vec<_>) = change.add.into_iter().partition(|entry| self.pvs.has(&entry.identity));
+        let changed = if change.replace { self.pvs.choose(there, &self.plan, self.now) } else { 0 };
         let added = new.len();
         new.into_iter().try_for_each(|entry| self.add(entry))?;
-        self.is_changed |= added > 0 || !removed.is_empty();
-        self.write_state();
-        // What is sent of removed PVs is due.
-        self.look = self.now;
-        Ok(json!({"added": added, "removed": removed.len(), "pvs": self.pvs.len()}))
+        if added > 0 || changed > 0 || !removed.is_empty() {
+            self.is_changed = true;
+            self.write_state();
+            // What is sent of removed PVs is due.
+            self.look = self.now;
+        }
+        let mut answer = json!({"added": added, "removed": removed.len(), "pvs": self.pvs.len()});
+        if change.replace {
+            answer["changed"] = changed.into();
+        }
+        Ok(answer)
     }
 
     fn status(&self) -> Value {
@@ -248,6 +299,7 @@ impl Open {
                 "topic": topic,
                 "connected": channel.is_connected(),
                 "lost": channel.lost,
+                "skipped": channel.skipped,
             })
         });
         let server: u64 = self.pvs.channels().map(|one| overwritten(one.entry.identity.protocol, one.id)).sum();
@@ -257,7 +309,11 @@ impl Open {
             "updates_per_second": self.updates_per_second,
             "squashed": self.pvs.channels().map(|channel| channel.squashed).sum::<u64>(),
             "server_squashed": server,
+            "dropped_attributes": self.pvs.channels().map(|channel| channel.dropped).sum::<u64>(),
+            "undecoded": self.pvs.channels().map(|channel| channel.undecoded).sum::<u64>(),
             "wrong_times": self.pvs.channels().map(|channel| channel.untimed).sum::<u64>(),
+            "skipped": self.pvs.channels().map(|channel| channel.skipped).sum::<u64>(),
+            "absent": self.pvs.channels().filter(|channel| channel.absence().is_some()).count(),
             "disconnected": disconnected,
             "streams": streams.collect::<Vec<_>>(),
         })

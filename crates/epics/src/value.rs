@@ -104,6 +104,8 @@ pub(crate) struct Frame<'a> {
     pub(crate) codec: &'a [u8],
     /// Bytes before the codec.
     pub(crate) uncompressed: u64,
+    /// Parts of attributes that have no place in a message.
+    pub(crate) dropped: u32,
     /// Element type before the codec.
     pub(crate) codec_type: Option<DType>,
 }

@@ -14,10 +14,6 @@ pub(crate) const STREAMS_MAX: usize = 20_000;
 /// Bytes of the name of a PV: those that the source takes.
 pub(crate) const CHANNEL_BYTES_MAX: usize = 500;
 
-/// Bytes of a request to the source of a forwarder: all streams at once, below the limit of the control socket.
-#[cfg(any(feature = "client", test))]
-pub(crate) const REQUEST_BYTES_MAX: usize = 16 << 20;
-
 /// How long the forwarder keeps what Kafka has taken, to look at it.
 #[cfg(any(feature = "client", test))]
 pub(crate) const TAKEN_AGE: Duration = Duration::from_secs(3600);

@@ -214,8 +214,10 @@ pub trait LivePlan: Any + Debug + Send + Sync {
 pub struct CommandKind {
     /// Its word.
     pub name: &'static str,
+    /// It may change something: the stream `control` records it with its answer.
+    pub is_recorded: bool,
     /// Carries it out, in a thread of its own, with the request and the sources of the instrument. It may wait for the
-    /// other system, for as long as `timeout` of the request says (ns); request and answer are then recorded.
+    /// other system, for as long as `timeout` of the request says (ns).
     pub run: fn(&Value, &NamedSources<'_>) -> Result<Value, Fault>,
 }
 

@@ -492,6 +492,11 @@ impl Intake {
         self.no_room.clone().or_else(unwritten).or_else(of_source)
     }
 
+    /// What the source was to read and has had nothing of: see [`Source::absent`].
+    pub fn absent(&self) -> Option<Fault> {
+        self.source.absent()
+    }
+
     /// What the source waits for beside the time: see [`Source::descriptor`].
     pub fn descriptor(&self) -> Option<RawFd> {
         self.source.descriptor()

@@ -117,6 +117,10 @@ pub trait Source: Send {
     fn trouble(&self) -> Option<Fault> {
         None
     }
+    /// What it was to read and has had nothing of since it started: the account of the program is not closed then.
+    fn absent(&self) -> Option<Fault> {
+        None
+    }
     /// Answers a request of a program; the source defines the form of both. Called between two steps, so it never
     /// blocks.
     fn command(&mut self, request: &Value) -> Result<Value, Fault> {

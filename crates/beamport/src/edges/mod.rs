@@ -42,6 +42,7 @@ impl Registry {
             .sink(&kafka::SINK)
             .sink(&epics::SINK)
             .command(&epics::PUT)
+            .command(&epics::GET)
             .worker(&workers::ATTACH)
             .worker(&workers::COPY)
             .worker(&workers::FILTER)

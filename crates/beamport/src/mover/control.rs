@@ -252,6 +252,12 @@ pub fn ask(folder: &Path, request: &Value) -> Result<Value, Fault> {
     ask_within(folder, request, patience(request) + ANSWER_COMES)
 }
 
+/// Whether somebody runs the instrument of a data folder.
+pub fn is_running(folder: &Path) -> bool {
+    let connected = short_path(folder).and_then(|(_folder, short)| UnixStream::connect(short).map(drop));
+    connected.is_ok()
+}
+
 /// What a running instrument reports of itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Glance {

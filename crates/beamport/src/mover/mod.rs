@@ -25,7 +25,7 @@ mod workers;
 
 pub(crate) use child::tempfile_in;
 pub use child::{Failed, Written, program, start_writer, version, writer};
-pub use control::{Glance, ask, glance};
+pub use control::{Glance, ask, glance, is_running};
 pub use missing::MissingStage;
 pub use template::template_check;
 pub use through::{Passing, pass};
@@ -806,7 +806,11 @@ impl Mover {
     /// Every command that may change something stands in the stream `control`.
     fn record(&mut self, Command { request, from, .. }: &Command, answer: &Result<Value, Fault>, now: i64) {
         let command = request["command"].as_str().unwrap_or_default();
-        if command == "status" {
+        let is_recorded = |name: &str| {
+            let of_edge = self.instrument.commands.iter().find(|kind| kind.name == name);
+            name != "status" && of_edge.is_none_or(|kind| kind.is_recorded)
+        };
+        if !is_recorded(command) {
             return;
         }
         let mut arguments = request.to_string();
@@ -859,7 +863,16 @@ impl Mover {
 
     /// Why code of workers never started: they have processed nothing since this start.
     pub fn silent(&self) -> Vec<Fault> {
-        self.stages().filter_map(|(_, handle)| handle.silence()).collect()
+        let workers = self.stages().filter(|(stage, _)| !matches!(stage, Stage::Source(_)));
+        workers.filter_map(|(_, handle)| handle.silence()).collect()
+    }
+
+    /// What sources were to read and have had nothing of since this start. The caller asks once the mover is dropped,
+    /// when they have ended.
+    pub fn absent(&self) -> impl Fn() -> Vec<Fault> + use<> {
+        let sources = self.stages().filter(|(stage, _)| matches!(stage, Stage::Source(_)));
+        let handles: Vec<StageHandle> = sources.map(|(_, handle)| handle.clone()).collect();
+        move || handles.iter().filter_map(StageHandle::silence).collect()
     }
 
     /// Workers and live sinks with their inputs: those that have done nothing yet have no account.

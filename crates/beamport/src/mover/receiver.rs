@@ -431,6 +431,7 @@ impl Receiver {
             running.answer(handle);
             if let Some(status) = running.step(data, room_pause)? {
                 handle.publish_status(status);
+                handle.set_silent(running.intake.absent());
             }
             if is_shared {
                 running.note_time(running.stepped.saturating_duration_since(begun));
@@ -529,6 +530,7 @@ impl Receiver {
         let now = self.data.media.now();
         for source in self.sources.drain(..) {
             if let State::Up(mut running) = source.state {
+                source.handle.set_silent(running.intake.absent());
                 let stopped = catch_unwind(AssertUnwindSafe(|| running.intake.stop(now)));
                 let stopped = stopped.unwrap_or_else(|panic| Err(broke("source", &source.section.name, &*panic)));
                 if let Err(fault) = stopped {

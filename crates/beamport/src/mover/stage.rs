@@ -35,8 +35,8 @@ struct Shared {
     is_troubled: AtomicBool,
     trouble: Mutex<Option<Fault>>,
     warned: Mutex<Option<Instant>>,
-    /// It has a fault, and has processed nothing since it started.
-    is_silent: AtomicBool,
+    /// Why it has processed nothing since it started, or what a source has had nothing of.
+    silent: Mutex<Option<Fault>>,
     /// There are orders: a receiver asks for each source after each step.
     has_orders: AtomicBool,
     orders: Mutex<VecDeque<Order>>,
@@ -80,14 +80,14 @@ impl StageHandle {
         of(&self.0.trouble)
     }
 
-    /// Records whether the code of a worker has failed without an answer since it started.
-    pub(super) fn set_silent(&self, is_silent: bool) {
-        self.0.is_silent.store(is_silent, Ordering::Relaxed);
+    /// Records why the code of a worker has not answered since it started, or what a source has had nothing of.
+    pub(super) fn set_silent(&self, silent: Option<Fault>) {
+        set(&self.0.silent, silent);
     }
 
-    /// Why its code never started; none where it did.
+    /// Why the code of a worker never started, or what a source has had nothing of.
     pub(super) fn silence(&self) -> Option<Fault> {
-        self.trouble().filter(|_| self.0.is_silent.load(Ordering::Relaxed))
+        of(&self.0.silent)
     }
 
     /// Gives it a command.

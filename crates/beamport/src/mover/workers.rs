@@ -144,8 +144,10 @@ fn run(
         }
         let starts = until.is_none() && cutting.as_ref().is_none_or(|cutting| cutting.starts(&slots));
         let left = slots.supervise(&mut work, starts)?;
-        handle.set_silent(slots.fail() && work.states().iter().all(|state| state.messages == 0));
-        handle.set_fault(slots.trouble().or_else(|| work.trouble()));
+        let trouble = slots.trouble().or_else(|| work.trouble());
+        let is_silent = slots.fail() && work.states().iter().all(|state| state.messages == 0);
+        handle.set_silent(trouble.clone().filter(|_| is_silent));
+        handle.set_fault(trouble);
         if until.is_some_and(|until| left == 0 || Instant::now() > until) {
             // What was answered last is shown and committed.
             while work.step(data.media.now(), &views)? {}

@@ -1,28 +1,90 @@
-//! `beamport put`: writes a value to a PV, by way of the mover, which records it with the answer.
+//! `beamport get` and `beamport put`: read a PV, and write one. The mover of a running instrument does so, and records
+//! what is written; where none runs and no data folder is named, this process does.
 
 use super::{Answer, ended, json_line, open};
-use crate::cli::Put;
+use crate::cli::{DataFolder, Get, Put};
+use crate::edges::Registry;
 use crate::mover;
+use flow::Fault;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::time::Duration;
 
-/// Runs the verb.
-pub fn run(asked: &Put, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
-    ended(written(asked, out), err)
+/// Reads a PV.
+pub fn get(asked: &Get, registry: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
+    ended(shown(asked, registry, out), err)
 }
 
-fn written(asked: &Put, out: &mut dyn Write) -> Answer {
-    let data = open(&asked.data)?;
-    let timeout = u64::try_from(asked.timeout.as_nanos()).unwrap_or(u64::MAX);
-    let request = json!({"command": "put", "pv": asked.pv, "value": value(&asked.value), "timeout": timeout});
-    let answer = mover::ask(&data.folder, &request)?;
+/// Writes a PV.
+pub fn put(asked: &Put, registry: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
+    ended(written(asked, registry, out), err)
+}
+
+/// Has the running instrument carry out a command of an edge, or this process.
+fn carry_out(request: &Value, data: &DataFolder, registry: &Registry) -> Result<(Value, bool), Fault> {
+    let is_running = data.resolve().is_ok_and(|folder| mover::is_running(&folder));
+    if is_running || data.data.is_some() {
+        let folder = open(data)?.folder;
+        return mover::ask(&folder, request).map(|answer| (answer, true));
+    }
+    let kind = registry.commands().iter().find(|kind| request["command"] == kind.name);
+    let kind = kind.ok_or_else(|| Fault::new("this program has no EPICS", "it was made without"))?;
+    (kind.run)(request, &[]).map(|answer| (answer, false))
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A value as people read it, with units, choice and alarm.
+fn text(answer: &Value) -> String {
+    let mut text = match &answer["value"] {
+        Value::String(value) => value.clone(),
+        value => value.to_string(),
+    };
+    let word = |key: &str| answer[key].as_str().filter(|word| !word.is_empty());
+    for more in [word("units").map(str::to_owned), word("text").map(|choice| format!("({choice})"))] {
+        text.extend(more.into_iter().flat_map(|more| [" ".to_owned(), more]));
+    }
+    if let Some(severity @ 1..) = answer["severity"].as_i64() {
+        let severity = ["", "MINOR", "MAJOR", "INVALID"].get(severity as usize).unwrap_or(&"INVALID");
+        text += &format!("   {severity} {}", word("alarm").unwrap_or_default());
+    }
+    text.trim_end().to_owned()
+}
+
+fn shown(asked: &Get, registry: &Registry, out: &mut dyn Write) -> Answer {
+    let request = json!({"command": "get", "pv": asked.pv, "timeout": nanoseconds(asked.timeout)});
+    let (answer, _) = carry_out(&request, &asked.data, registry)?;
+    if asked.form.json {
+        json_line(out, &answer)?;
+    } else {
+        writeln!(out, "{}", text(&answer))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn written(asked: &Put, registry: &Registry, out: &mut dyn Write) -> Answer {
+    let request = json!({
+        "command": "put",
+        "pv": asked.pv,
+        "value": value(&asked.value),
+        "wait": !asked.no_wait,
+        "read": asked.read,
+        "timeout": nanoseconds(asked.timeout),
+    });
+    let (answer, is_recorded) = carry_out(&request, &asked.data, registry)?;
     if asked.form.json {
         json_line(out, &answer)?;
     } else {
         let pv = answer["pv"].as_str().unwrap_or_default();
         let ms = answer["seconds"].as_f64().unwrap_or_default() * 1e3;
-        writeln!(out, "{pv} has taken the value; it answered after {ms:.1} ms")?;
+        let end = if is_recorded { "" } else { "; no instrument runs, and nothing records it" };
+        writeln!(out, "{pv} has taken the value; it answered after {ms:.1} ms{end}")?;
+        if asked.read {
+            writeln!(out, "{}", text(&answer))?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -35,6 +97,17 @@ fn value(text: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_is_a_line() {
+        let of = |value: Value, units: &str, severity: i64| {
+            text(&json!({"value": value, "units": units, "severity": severity, "alarm": "HIHI"}))
+        };
+        assert_eq!(of(json!(4.5), "K", 0), "4.5 K");
+        assert_eq!(of(json!("word"), "", 2), "word   MAJOR HIHI");
+        assert_eq!(of(json!([1, 2.5]), "", 0), "[1,2.5]");
+        assert_eq!(text(&json!({"value": 1, "text": "open"})), "1 (open)");
+    }
 
     #[test]
     fn a_value_is_text_unless_it_is_a_list() {

@@ -50,8 +50,8 @@ pub(crate) struct Pvs {
     fakes: Fakes,
     /// Connections of removed PVs that are not sent yet: the origin and the name.
     removed: Vec<(usize, String)>,
-    /// Subscriptions that are to be made again: name and id.
-    pub(crate) ended: Vec<(String, u64)>,
+    /// Subscriptions that are to be made again: name, id, and whether their values are not sent.
+    pub(crate) ended: Vec<(String, u64, bool)>,
     /// The next place that is looked at.
     cursor: usize,
     /// Values and alarms that came.
@@ -96,6 +96,7 @@ impl Pvs {
             had_frames,
             times: state.times,
             reorder: plan.reorder,
+            maker: Maker::new(plan.decode),
             fakes: Fakes::new(plan.fake_period, now),
             ..Self::default()
         }
@@ -129,10 +130,11 @@ impl Pvs {
         let mut channel = Channel::new(entry, plan, now);
         channel.origin = self.origin(&name);
         let is_camera = self.origins[channel.origin].frames.is_some() || identity.schema == Schema::Ad00;
-        channel.beside = match is_camera {
-            true => self.origin(&beside(&name)),
-            false => channel.origin,
-        };
+        channel.beside = channel.origin;
+        if is_camera {
+            channel.be_camera();
+            channel.beside = self.origin(&beside(&name));
+        }
         let newest = self.resume.get(&name).map(|known| known.last_time);
         channel.resume(self.times.remove(&identity.key()), newest);
         let at = self.free.pop().unwrap_or_else(|| {
@@ -175,7 +177,33 @@ impl Pvs {
 
     /// As [`Self::remove`], for patterns.
     pub(crate) fn remove_matching(&mut self, patterns: &[Pattern]) -> Vec<(Identity, u64)> {
-        self.remove(|identity| patterns.iter().any(|pattern| pattern.matches(identity)))
+        if patterns.is_empty() {
+            return Vec::new();
+        }
+        // Of thousands of patterns most are names.
+        let mut names: HashMap<&str, Vec<&Pattern>> = HashMap::new();
+        let mut wild = Vec::new();
+        for pattern in patterns {
+            pattern.exact().map_or(&mut wild, |name| names.entry(name).or_default()).push(pattern);
+        }
+        self.remove(|identity| {
+            let named = names.get(identity.pv.as_str()).into_iter().flatten();
+            named.chain(&wild).any(|pattern| pattern.matches(identity))
+        })
+    }
+
+    /// Makes the choices of these entries, of PVs that are there. How many were others.
+    pub(crate) fn choose(&mut self, entries: Vec<Entry>, plan: &Plan, now: i64) -> usize {
+        let mut changed = 0;
+        for entry in entries {
+            let Some(at) = self.by_identity.get(&entry.identity) else { continue };
+            let channel = self.slots[*at as usize].channel.as_mut();
+            if let Some(channel) = channel.filter(|channel| channel.entry != entry) {
+                channel.choose(entry, plan, now);
+                changed += 1;
+            }
+        }
+        changed
     }
 
     pub(crate) fn channels(&self) -> impl Iterator<Item = &Channel> {
@@ -290,6 +318,7 @@ impl Pvs {
             let name = beside(&self.origins[channel.origin].base);
             let beside = self.origin(&name);
             if let Some(channel) = &mut self.slots[at].channel {
+                channel.be_camera();
                 channel.beside = beside;
             }
         }
@@ -312,8 +341,11 @@ impl Pvs {
         if let Fate::Skipped(reason) = fate {
             return self.skip(at, update, reason, now, out);
         }
-        let time = update.time.filter(|_| channel.wrong_time.is_none()).unwrap_or(now);
-        channel.time = Some(time);
+        channel.values += u64::from(update.has_value);
+        let own = update.time.filter(|_| fate != Fate::Untimed);
+        let time = own.unwrap_or(now);
+        // A time of arrival says nothing of the times of the PV.
+        channel.time = own.or(channel.time);
         let (alarm, units) = (channel.changes_alarm(update), channel.changes_units(update));
         let wrong = |e| Fault::new("what stands beside a value cannot be written", e);
         if units {
@@ -327,7 +359,9 @@ impl Pvs {
             self.beside(at, Role::Alarm, schema, (time, now), out)?;
         }
         match fate {
-            Fate::New | Fate::Untimed if update.has_value => self.store(at, update, time, now, out),
+            Fate::New | Fate::Untimed if update.has_value => {
+                self.store(at, update, (time, fate == Fate::Untimed), now, out)
+            }
             _ => Ok(()),
         }
     }
@@ -337,7 +371,7 @@ impl Pvs {
         &mut self,
         at: usize,
         update: &Update<'_>,
-        reason: &str,
+        reason: &'static str,
         now: i64,
         out: &mut dyn Outlet,
     ) -> Result<(), Fault> {
@@ -345,17 +379,19 @@ impl Pvs {
         if !channel.wants.values || !update.has_value {
             return Ok(());
         }
+        channel.skipped += 1;
+        channel.skip = Some(reason);
         let origin = &mut self.origins[channel.origin];
         let number = origin.count();
         origin.missing(number..=number, (now, now), reason, out)
     }
 
-    /// Stores a value.
+    /// Stores a value. `is_untimed`: its time is that of its arrival.
     fn store(
         &mut self,
         at: usize,
         update: &Update<'_>,
-        time: i64,
+        (time, is_untimed): (i64, bool),
         now: i64,
         out: &mut dyn Outlet,
     ) -> Result<(), Fault> {
@@ -365,7 +401,10 @@ impl Pvs {
         let made = self.maker.value(&identity.pv, identity.schema, update, time, origin.next);
         let (schema, time) = match made {
             Made::Message { schema, time } => (schema, time),
-            Made::Frame { pixels } => return self.frame(at, update, pixels, (time, now), out),
+            Made::Frame { pixels, codec } => {
+                channel.codec(codec, update.frame.codec);
+                return self.frame(at, update, pixels, (time, is_untimed, now), out);
+            }
             Made::Nothing => return Ok(()),
             Made::Unfit(why) => {
                 channel.trouble = Some(why.to_owned());
@@ -376,7 +415,8 @@ impl Pvs {
         channel.trouble = None;
         channel.keep(Role::Value, schema, time, &self.maker.bytes, now);
         let (origin, number) = (channel.origin, origin.count());
-        let message = Message { origin, number, schema, time, flags: 0, parts: &[&self.maker.bytes] };
+        let flags = if is_untimed { flags::SUSPECT } else { 0 };
+        let message = Message { origin, number, schema, time, flags, parts: &[&self.maker.bytes] };
         give(&mut self.origins, &mut self.pending, &message, out)
     }
 
@@ -385,20 +425,21 @@ impl Pvs {
         &mut self,
         at: usize,
         update: &Update<'_>,
-        pixels: &[u8],
-        (time, now): (i64, i64),
+        pixels: Option<&[u8]>,
+        (time, is_untimed, now): (i64, bool, i64),
         out: &mut dyn Outlet,
     ) -> Result<(), Fault> {
         let Some(channel) = &mut self.slots[at].channel else { return Ok(()) };
         channel.trouble = None;
         channel.forget(Role::Value);
+        channel.dropped += u64::from(update.frame.dropped);
         let place = channel.origin;
         let origin = &mut self.origins[place];
         let is_cut = std::mem::take(&mut channel.is_cut);
         let number = match update.frame.unique_id {
             None => origin.count(),
             Some(id) => {
-                let own = update.time.filter(|own| *own == time);
+                let own = (!is_untimed).then_some(time);
                 let arrival = Arrival { number: u64::from(id as u32), own, time, now, is_cut };
                 channel.overruns.0 = channel.overruns.0.max(update.count);
                 if origin.frames.is_none() {
@@ -423,9 +464,8 @@ impl Pvs {
                 arrival.number
             }
         };
-        let Some(parts) = self.maker.head.parts(pixels) else { return Ok(()) };
-        let has_own = update.time.is_none_or(|own| own == time);
-        let flags = if has_own { 0 } else { flags::SUSPECT };
+        let Some(parts) = self.maker.head.parts(pixels.unwrap_or(&self.maker.pixels)) else { return Ok(()) };
+        let flags = if is_untimed { flags::SUSPECT } else { 0 };
         let message = Message { origin: place, number, schema: wire::ad00::ID, time, flags, parts: &parts };
         give(&mut self.origins, &mut self.pending, &message, out)
     }
@@ -519,7 +559,7 @@ impl Pvs {
     fn look_at(&mut self, at: usize, now: i64, out: &mut dyn Outlet) -> Result<(), Fault> {
         let Some(channel) = &mut self.slots[at].channel else { return Ok(()) };
         if channel.retry.take_if(|retry| *retry <= now).is_some() {
-            self.ended.push((channel.entry.identity.pv.clone(), channel.id));
+            self.ended.push((channel.entry.identity.pv.clone(), channel.id, !channel.wants.values));
         }
         if channel.said != channel.link && now.saturating_sub(channel.since) > CONNECT_PATIENCE {
             self.say(at, false, now, out)?;

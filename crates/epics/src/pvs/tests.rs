@@ -90,7 +90,7 @@ fn pvs(entries: &[Value], plan: &Plan) -> (Pvs, Vec<u64>) {
 
 /// Only values.
 fn quiet() -> Plan {
-    Plan { alarms: false, connections: false, units: false, ..plan(&[]) }
+    Plan { alarms: Some(false), connections: Some(false), units: Some(false), ..plan(&[]) }
 }
 
 fn number(id: u64, time: i64, bytes: &[u8; 8]) -> Update<'_> {
@@ -208,15 +208,15 @@ fn a_frame_of_a_clock_that_is_wrong_has_its_arrival_a_flag_and_its_own_time() {
     pvs.take(&last, NOW + SECOND, &mut out).unwrap();
     assert_eq!(out.messages.last().map(|row| row.1), Some(5));
     assert_eq!(out.messages.iter().filter(|row| row.1 == 5).count(), 1);
-    // A frame without a time of its own has no wrong one.
+    // A frame without a time of its own.
     pvs.take(&last, NOW, &mut out).unwrap();
     pvs.take(&Update { time: None, ..frame(ids[0], 6, &pixels, &dims) }, NOW, &mut out).unwrap();
-    assert_eq!(out.messages.last().map(|row| (row.1, row.3, row.4)), Some((6, NOW, 0)));
+    assert_eq!(out.messages.last().map(|row| (row.1, row.3, row.4)), Some((6, NOW, suspect)));
 }
 
 #[test]
 fn frames_have_their_own_numbers_and_the_rest_an_origin_beside_them() {
-    let (mut pvs, ids) = pvs(&[json!("cam")], &plan(&[]));
+    let (mut pvs, ids) = pvs(&[json!("cam")], &Plan { connections: Some(true), ..plan(&[]) });
     let (mut out, pixels, dims) = (Recorder::default(), [1, 2, 3, 4, 5, 6], [3, 2]);
     pvs.look(NOW + 3 * SECOND, &mut out).unwrap();
     pvs.take(&Update::of(ids[0], What::Connected), NOW, &mut out).unwrap();
@@ -244,6 +244,21 @@ fn frames_have_their_own_numbers_and_the_rest_an_origin_beside_them() {
     assert_eq!(pvs.channels().next().unwrap().lost, 3);
     assert_eq!(out.take(), [row("cam", 75, "ad00"), row("cam#2", 0, "ad00")]);
     assert_eq!(pvs.frames().collect::<Vec<_>>(), ["cam"]);
+}
+
+#[test]
+fn what_stands_beside_frames_is_sent_where_it_is_asked_for() {
+    let asked = json!({"pv": "three", "alarms": true, "units": false});
+    let (mut pvs, ids) = pvs(&[json!("one"), json!({"pv": "two", "schema": "ad00"}), asked], &plan(&[]));
+    let (mut out, pixels, dims) = (Recorder::default(), [1, 2, 3, 4, 5, 6], [3, 2]);
+    for id in ids {
+        pvs.take(&Update::of(id, What::Connected), NOW, &mut out).unwrap();
+        pvs.take(&Update { has_alarm: true, ..frame(id, 1, &pixels, &dims) }, NOW, &mut out).unwrap();
+        pvs.take(&Update::of(id, What::Disconnected), NOW, &mut out).unwrap();
+    }
+    let expected =
+        [row("one", 1, "ad00"), row("two", 1, "ad00"), row("three/state", 0, "al00"), row("three", 1, "ad00")];
+    assert_eq!(out.take(), expected);
 }
 
 #[test]
@@ -384,7 +399,7 @@ fn a_subscription_that_its_server_ended_is_made_again() {
     for _ in 0..2 {
         pvs.look(NOW + 5 * SECOND, &mut out).unwrap();
         // libca tries again by itself.
-        assert_eq!(pvs.ended, [("A".to_owned(), ids[0])]);
+        assert_eq!(pvs.ended, [("A".to_owned(), ids[0], false)]);
     }
 }
 
@@ -404,4 +419,32 @@ fn structures_are_kept_as_they_came() {
     assert_eq!(out.take(), [row("A", 0, "bppv")]);
     let read = wire::bppv::read(&out.payloads[0]).unwrap();
     assert_eq!((read.timestamp, read.type_id, read.data.bytes()), (NOW, "facility:thing/1.0", &[128, 1, 2][..]));
+}
+
+#[test]
+fn thousands_of_names_are_removed_in_one_pass_and_wildcards_too() {
+    let names: Vec<Value> = (0..5000).map(|n| json!(format!("A:{n}"))).collect();
+    let (mut pvs, _) = pvs(&names, &quiet());
+    let patterns =
+        |names: &[Value]| -> Vec<Pattern> { names.iter().map(|name| Pattern::of_json(name).unwrap()).collect() };
+    assert_eq!(pvs.remove_matching(&patterns(&names[..4000])).len(), 4000);
+    assert_eq!(
+        pvs.remove_matching(&patterns(&[json!("ca:A:4001"), json!("A:400?"), json!({"pv": "A:4001"})])).len(),
+        10
+    );
+    assert_eq!(pvs.remove_matching(&patterns(&[json!({})])).len(), 990);
+}
+
+#[test]
+fn choices_change_in_place() {
+    let (mut pvs, ids) = pvs(&[json!({"pv": "A", "alarms": false})], &quiet());
+    let (mut out, value) = (Recorder::default(), 1f64.to_le_bytes());
+    pvs.take(&number(ids[0], NOW, &value), NOW, &mut out).unwrap();
+    let entry = |json: Value| vec![Entry::of_json(&json, Protocol::Pva).unwrap()];
+    assert_eq!(pvs.choose(entry(json!({"pv": "A", "alarms": true})), &quiet(), NOW), 1);
+    assert_eq!(pvs.choose(entry(json!({"pv": "A", "alarms": true})), &quiet(), NOW), 0);
+    assert_eq!(pvs.choose(entry(json!("other")), &quiet(), NOW), 0);
+    pvs.take(&number(ids[0], NOW + 1, &value), NOW, &mut out).unwrap();
+    // The same subscription, and the next numbers.
+    assert_eq!(out.take(), [row("A", 0, "f144"), row("A", 1, "al00"), row("A", 2, "f144")]);
 }

@@ -6,13 +6,13 @@
 //! Constraint: a password never comes into the instrument file; it travels in the environment of `beamport up`.
 
 use super::{Protocol, Schema, Stream, Streams};
-use crate::limits::{REQUEST_BYTES_MAX, TAKEN_AGE, TAKEN_FREE};
+use crate::limits::{TAKEN_AGE, TAKEN_FREE};
 use crate::options::ForwarderOptions;
 use crate::plan::{STREAMS_FOLDER, properties, quoted};
 use serde_json::{Map, Value, json};
 use settings::Size;
 use settings::units::{duration_text, size_text};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// Name of the instrument file.
@@ -118,29 +118,10 @@ fn added((identity, choices): (&Identity, &Choices)) -> Value {
     Value::Object(entry)
 }
 
-/// Requests to the source that make `wanted` of what it has, each short enough for the control socket. Where the source
-/// has an entry with other choices, or with unknown ones, it is removed and added again.
-pub(crate) fn requests(has: &BTreeMap<Identity, Option<Choices>>, wanted: &Entries) -> Vec<Value> {
-    let is_same =
-        |identity: &Identity, choices: Option<Choices>| choices.is_some() && wanted.get(identity) == choices.as_ref();
-    let stale: BTreeSet<&Identity> =
-        has.iter().filter(|(identity, choices)| !is_same(identity, **choices)).map(|(identity, _)| identity).collect();
-    let new = wanted.iter().filter(|(identity, _)| !has.contains_key(identity) || stale.contains(identity));
-    let removed = stale.iter().map(|identity| ("remove", Value::Object(identity.json())));
-    let mut requests: Vec<Value> = Vec::new();
-    let mut bytes = REQUEST_BYTES_MAX;
-    for (key, value) in removed.chain(new.map(|entry| ("add", added(entry)))) {
-        let len = value.to_string().len() + 1;
-        if bytes + len > REQUEST_BYTES_MAX {
-            requests.push(json!({"verb": "configure", "add": [], "remove": []}));
-            bytes = 0;
-        }
-        bytes += len;
-        if let Some(list) = requests.last_mut().and_then(|request| request[key].as_array_mut()) {
-            list.push(value);
-        }
-    }
-    requests
+/// The request that makes `wanted` of what the source has. It may be sent again: what is there already stays untouched.
+pub(crate) fn request(wanted: &Entries) -> Value {
+    let add: Vec<Value> = wanted.iter().map(added).collect();
+    json!({"verb": "configure", "add": add, "replace": true})
 }
 
 /// The instrument file that `beamport up` runs.
@@ -162,7 +143,8 @@ pub(crate) fn instrument_file(options: &ForwarderOptions) -> String {
     let _ = writeln!(text, "level = \"disk\"\nwhen_full = \"wait\"");
     let _ = writeln!(text, "retain_age = {}\nkeep_free = {}\n", quoted(&age), quoted(&free));
     let _ = writeln!(text, "[sink.kafka]\nkind = \"kafka\"\ninputs = [{}]\nearly = true", quoted(SOURCE));
-    let _ = writeln!(text, "brokers = {}\ntopic = \"origin\"", quoted(&options.output.brokers));
+    // A topic that is deleted holds up its own streams alone.
+    let _ = writeln!(text, "brokers = {}\ntopic = \"origin\"\nmissing = \"aside\"", quoted(&options.output.brokers));
     let mut given = properties(&options.output.properties);
     // That of today's forwarder.
     given.push("\"message.max.bytes\" = 20000000".into());

@@ -28,8 +28,6 @@ pub(crate) struct Kept {
     pub(crate) offsets: Vec<u64>,
     /// The storage topic has the streams.
     pub(crate) is_stored: bool,
-    /// The source has the streams.
-    pub(crate) is_applied: bool,
     /// Topics of streams that exist, as the brokers have said.
     pub(crate) found: BTreeSet<String>,
 }
@@ -37,7 +35,7 @@ pub(crate) struct Kept {
 impl Default for Kept {
     fn default() -> Self {
         let (streams, topic, offsets, found) = Default::default();
-        Self { streams, topic, offsets, is_stored: true, is_applied: true, found }
+        Self { streams, topic, offsets, is_stored: true, found }
     }
 }
 
@@ -47,7 +45,6 @@ struct Record {
     topic: String,
     offsets: Vec<u64>,
     is_stored: bool,
-    is_applied: bool,
     #[serde(default)]
     found: BTreeSet<String>,
     streams: Vec<Row>,
@@ -107,14 +104,13 @@ impl Kept {
             topic: self.topic.clone(),
             offsets: self.offsets.clone(),
             is_stored: self.is_stored,
-            is_applied: self.is_applied,
             found: self.found.clone(),
             streams: self.streams.rows().map(row).collect(),
         }
     }
 
     fn of_record(record: Record) -> Self {
-        let Record { topic, offsets, is_stored, is_applied, found, streams: rows } = record;
+        let Record { topic, offsets, is_stored, found, streams: rows } = record;
         let mut streams = Streams::default();
         for Row { channel, schema, topic, protocol, periodic } in &rows {
             let Some(protocol) = Protocol::ALL.iter().find(|known| known.name() == protocol) else { continue };
@@ -122,7 +118,7 @@ impl Kept {
             // One of another version, or of another forwarder, stays on the list.
             let _ = streams.add(&given);
         }
-        Self { streams, topic, offsets, is_stored, is_applied, found }
+        Self { streams, topic, offsets, is_stored, found }
     }
 }
 
@@ -239,7 +235,7 @@ mod tests {
         let streams = Streams { forwarded: [stream("A"), stream("B")].into(), foreign: [foreign].into() };
         let (topic, offsets) = ("commands".to_owned(), vec![3, 0]);
         let found = ["motion".to_owned()].into();
-        let kept = Kept { streams, topic, offsets, is_stored: false, is_applied: true, found };
+        let kept = Kept { streams, topic, offsets, is_stored: false, found };
         folder.write(&kept).unwrap();
         let fault = Folder::take(&path).map(|_| ()).unwrap_err();
         assert!(fault.cause.contains("another forwarder"), "{fault}");

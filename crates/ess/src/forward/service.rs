@@ -6,7 +6,7 @@
 //! Failure behaviour: brokers that are away are waited for, and PVs are forwarded meanwhile: `beamport up` keeps what
 //! Kafka does not take. Nothing that a message says ends the loop.
 
-use super::entries::{Entries, FORWARDER_FILE, Identity, SOURCE, entries, instrument_file, requests};
+use super::entries::{FORWARDER_FILE, SOURCE, entries, instrument_file, request};
 use super::kept::{Folder, Kept};
 use super::status::{Figures, status};
 use super::topics::{self, Found, Judge, Unusable};
@@ -47,7 +47,7 @@ pub(crate) fn run(options: &ForwarderOptions, programs: &Programs) -> Result<Exi
     let mut kept = folder.read();
     if options.skip_retrieval {
         // The storage topic stays as it is until the next command.
-        kept = Kept { is_applied: false, ..Kept::default() };
+        kept = Kept::default();
         folder.write(&kept)?;
     }
     let now = Instant::now();
@@ -68,7 +68,6 @@ pub(crate) fn run(options: &ForwarderOptions, programs: &Programs) -> Result<Exi
         mover: None,
         started: now,
         pause: PAUSE,
-        has: None,
         is_applied: false,
         troubles: BTreeMap::new(),
         next: Next { start: now, apply: now, judge: now, store: now, status: now },
@@ -136,9 +135,7 @@ struct Forwarder<'a> {
     /// When the mover was started, and the pause before the next start.
     started: Instant,
     pause: Duration,
-    /// What the source has; `None`: it is asked.
-    has: Option<Entries>,
-    /// That is what is wanted.
+    /// The source has the streams.
     is_applied: bool,
     troubles: BTreeMap<Part, String>,
     next: Next,
@@ -191,7 +188,7 @@ impl Forwarder<'_> {
             match Mover::serve(&self.program.beamport, &environment, &self.options.data.join(FORWARDER_FILE)) {
                 Ok(mover) => {
                     (self.mover, self.started) = (Some(mover), now);
-                    (self.has, self.is_applied) = (None, false);
+                    self.is_applied = false;
                 }
                 Err(fault) => {
                     self.note(Part::Source, Some(fault.to_string()));
@@ -220,11 +217,12 @@ impl Forwarder<'_> {
         if self.mover.is_none() || self.is_applied || Instant::now() < self.next.apply {
             return;
         }
-        let wanted = entries(&self.kept.accepted());
-        if let Err(fault) = self.configure(&wanted) {
+        let request = request(&entries(&self.kept.accepted()));
+        let asked = self.ask(&json!({"command": "ask", "source": SOURCE, "request": request}), STOP_PATIENCE);
+        if let Err(fault) = asked {
             tracing::debug!("{fault}");
-            // It is starting; otherwise the status of the source is a second old at most.
-            let pause = if self.has.take().is_some() { RETRY_PAUSE } else { PAUSE };
+            // It is starting, or busy; what was asked for is carried out once.
+            let pause = if self.started.elapsed() > STEADY { RETRY_PAUSE } else { PAUSE };
             self.next.apply = Instant::now() + pause;
             if self.started.elapsed() > STEADY {
                 self.note(Part::Source, Some(fault.to_string()));
@@ -232,53 +230,8 @@ impl Forwarder<'_> {
             return;
         }
         self.note(Part::Source, None);
-        (self.has, self.is_applied) = (Some(wanted), true);
-        if !self.kept.is_applied {
-            self.kept.is_applied = true;
-            self.save();
-        }
+        self.is_applied = true;
         self.next.status = Instant::now();
-    }
-
-    fn configure(&mut self, wanted: &Entries) -> Result<(), Fault> {
-        let mut is_all = true;
-        let has = match &self.has {
-            Some(has) => has.iter().map(|(identity, choices)| (identity.clone(), Some(*choices))).collect(),
-            None => {
-                let status = self.source()?;
-                let rows = status["streams"].as_array().cloned().unwrap_or_default();
-                is_all = status["pvs"].as_u64() == Some(rows.len() as u64);
-                // The status has no choices: they are known where they were carried out.
-                let known = |identity: Identity| {
-                    let choices = wanted.get(&identity).copied().filter(|_| self.kept.is_applied);
-                    (identity, choices)
-                };
-                rows.iter().filter_map(Identity::of_status).map(known).collect()
-            }
-        };
-        let has = if is_all { has } else { BTreeMap::new() };
-        let mut all = requests(&has, wanted);
-        if !is_all {
-            // It has more PVs than its status lists.
-            if all.is_empty() {
-                all.push(json!({"verb": "configure"}));
-            }
-            all[0]["replace"] = true.into();
-        }
-        for request in all {
-            self.ask(&json!({"command": "ask", "source": SOURCE, "request": request}), STOP_PATIENCE)?;
-        }
-        Ok(())
-    }
-
-    /// The status of the source.
-    fn source(&self) -> Result<Value, Fault> {
-        let mut answer = self.ask(&json!({"command": "status"}), ASK_PATIENCE)?;
-        let status = answer["running"][SOURCE]["status"].take();
-        match status["pvs"].is_u64() {
-            true => Ok(status),
-            false => Err(Fault::new("the source of the forwarder has not started yet", "")),
-        }
     }
 
     /// Takes commands, once the topic is open. Waits for the first one.
@@ -353,7 +306,7 @@ impl Forwarder<'_> {
                 let (found, unusable): (Vec<_>, Vec<_>) = judged.into_iter().partition(|(_, state)| state.is_ok());
                 if self.kept.find(&found.into_iter().map(|(topic, _)| topic).collect()) {
                     tracing::info!("{} streams are forwarded", self.kept.accepted().forwarded.len());
-                    (self.kept.is_applied, self.is_applied) = (false, false);
+                    self.is_applied = false;
                     self.save();
                 }
                 self.unknown = self.kept.unknown();
@@ -385,8 +338,9 @@ impl Forwarder<'_> {
     fn change(&mut self, streams: Streams) {
         self.kept.change(streams);
         self.unknown = self.kept.unknown();
-        self.next.judge = Instant::now();
-        (self.kept.is_applied, self.is_applied) = (false, false);
+        self.is_applied = false;
+        // Topics that no stream waits for any more are no trouble.
+        self.wait_for(self.unusable.clone());
         self.unstore();
     }
 

@@ -1,10 +1,9 @@
-use super::entries::{Choices, Entries, Identity, entries, instrument_file, requests};
+use super::entries::{Choices, Entries, Identity, entries, instrument_file, request};
 use super::status::{Figures, status};
 use super::*;
 use crate::options::ForwarderOptions;
 use crate::reply::Service;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::x5f2;
 
@@ -310,59 +309,29 @@ fn alarms_connections_and_units_of_a_pv_are_sent_once_to_a_topic() {
     assert_eq!(lines(&entries(&streams)), expected);
 }
 
-/// What a source has after requests.
-fn carried_out(mut has: Entries, requests: &[Value]) -> Entries {
-    for request in requests {
-        assert!(request.to_string().len() < 32 << 20);
-        let identity = |row: &Value| {
-            let (protocol, pv) = row["pv"].as_str().unwrap().split_once(':').unwrap();
-            let status = json!({"protocol": protocol, "pv": pv, "topic": row["topic"], "schema": row["schema"]});
-            Identity::of_status(&status).unwrap()
-        };
-        let is = |row: &Value, key: &str| row[key].as_bool().unwrap();
-        for row in request["remove"].as_array().unwrap() {
-            assert!(has.remove(&identity(row)).is_some(), "{row}");
-        }
-        for row in request["add"].as_array().unwrap() {
-            let [repeat, alarms, connections, units] =
-                ["repeat", "alarms", "connections", "units"].map(|key| is(row, key));
-            let before = has.insert(identity(row), Choices { repeat, alarms, connections, units });
-            assert_eq!(before, None, "{row}");
-        }
-    }
-    has
+#[test]
+fn one_request_makes_the_whole_list() {
+    let mut all: Vec<Stream> =
+        (0..20_000).map(|n| stream(&format!("LOKI:MOTOR:{n}.RBV"), Schema::F144, "motion")).collect();
+    all[3].is_periodic = true;
+    let made = request(&entries(&set(&all)));
+    // The limit of the control socket.
+    assert!(made.to_string().len() < 32 << 20);
+    assert_eq!((made["replace"].as_bool(), made["add"].as_array().map(Vec::len)), (Some(true), Some(20_000)));
+    let row = made["add"].as_array().unwrap().iter().find(|row| row["pv"] == "pva:LOKI:MOTOR:3.RBV");
+    let expected = json!({"pv": "pva:LOKI:MOTOR:3.RBV", "topic": "motion", "schema": "f144",
+                          "repeat": true, "alarms": true, "connections": true, "units": false});
+    assert_eq!(row, Some(&expected));
+    assert_eq!(request(&Entries::new())["add"], json!([]));
 }
 
 #[test]
-fn requests_make_what_is_wanted_and_leave_the_rest_alone() {
-    let all: Vec<Stream> = (0..5000).map(|n| stream(&format!("LOKI:MOTOR:{n}.RBV"), Schema::F144, "motion")).collect();
-    let known = |entries: &Entries| entries.iter().map(|(key, choices)| (key.clone(), Some(*choices))).collect();
-    let old = entries(&set(&all[..4000]));
-    let new = entries(&set(&all[1000..]));
-    let changes = requests(&known(&old), &new);
-    assert_eq!(carried_out(old.clone(), &changes), new);
-    let count = |key: &str| changes.iter().map(|request| request[key].as_array().unwrap().len()).sum::<usize>();
-    assert_eq!((count("remove"), count("add")), (1000, 1000));
-    assert_eq!(requests(&known(&new), &new), [Value::Null; 0]);
-    assert_eq!(carried_out(Entries::new(), &requests(&BTreeMap::new(), &new)), new);
-    // Other choices, and unknown ones.
-    let mut periodic = all[..10].to_vec();
-    periodic[3].is_periodic = true;
-    let (plain, periodic) = (entries(&set(&all[..10])), entries(&set(&periodic)));
-    let changes = requests(&known(&plain), &periodic);
-    assert_eq!(carried_out(plain.clone(), &changes), periodic);
-    assert_eq!(changes[0]["remove"].as_array().unwrap().len(), 1);
-    let unknown = plain.keys().map(|key| (key.clone(), None)).collect();
-    assert_eq!(requests(&unknown, &plain)[0]["remove"].as_array().unwrap().len(), 10);
-}
-
-#[test]
-fn the_status_has_the_keys_of_today_and_two_more() {
+fn the_status_has_the_rows_of_today_and_an_object_of_our_own() {
     let streams =
         set(&[stream("A", Schema::F144, "m"), stream("A", Schema::Al00, "m"), stream("B", Schema::Tdct, "m")]);
     let row = |pv: &str, topic: Value| {
         json!({"pv": pv, "protocol": "pva", "schema": "f144", "topic": topic,
-               "connected": true, "lost": 3})
+               "connected": true, "lost": 3, "skipped": 2})
     };
     let figures = Figures::of_status(&json!({"streams": [row("A", "m".into()), row("B", Value::Null)]}));
     let (id, host) = ("7".to_owned(), "here".to_owned());
@@ -371,13 +340,17 @@ fn the_status_has_the_keys_of_today_and_two_more() {
     let x5f2 = x5f2::read(&message).unwrap();
     assert_eq!((x5f2.software_name, x5f2.update_interval, x5f2.service_id), ("Forwarder", 4000, "7"));
     let json: Value = serde_json::from_str(x5f2.status_json).unwrap();
-    let known = |schema: &str| {
-        json!({"channel_name": "A", "protocol": "PVA", "output_topic": "m", "schema": schema,
-               "connected": true, "lost": 3})
+    let row = |name: &str, schema: &str| {
+        let topic = "m";
+        json!({"channel_name": name, "protocol": "PVA", "output_topic": topic, "schema": schema})
     };
-    let unknown = json!({"channel_name": "B", "protocol": "PVA", "output_topic": "m", "schema": "tdct",
-                         "connected": false, "lost": 0});
-    assert_eq!(json, json!({"streams": [known("f144"), known("al00"), unknown], "trouble": "no answer"}));
+    let known = json!({"connected": true, "lost": 3, "skipped": 2});
+    let unknown = json!({"connected": false, "lost": 0, "skipped": 0});
+    let expected = json!({
+        "streams": [row("A", "f144"), row("A", "al00"), row("B", "tdct")],
+        "beamport": {"trouble": "no answer", "streams": [known, known, unknown]},
+    });
+    assert_eq!(json, expected);
 }
 
 #[test]
@@ -399,6 +372,7 @@ fn the_instrument_file_is_one_source_and_one_sink_without_a_password() {
     assert_eq!((source["repeat"].as_str(), source["fake_period"].as_str()), (Some("10 s"), Some("50 ms")));
     let sink = &page["sink"]["kafka"];
     assert_eq!((sink["topic"].as_str(), sink["early"].as_bool()), (Some("origin"), Some(true)));
+    assert_eq!(sink["missing"].as_str(), Some("aside"));
     let properties = &sink["properties"];
     assert_eq!(properties["sasl.password"].as_str(), Some("env:BEAMPORT_KAFKA_3"));
     assert_eq!(properties["security.protocol"].as_str(), Some("SASL_SSL"));
