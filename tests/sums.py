@@ -80,7 +80,9 @@ def check(said: dict):
         if listed[1] > number(said, "missing") or listed[0] > number(said, "incomplete"):
             yield "gaps name more ids than are counted"
     elif keys >= {"first", "last", "reason"}:
-        if said["first"] > said["last"] + 1 or said["from"] > said["to"]:
+        # A time that is unknown is None.
+        is_known = None not in (said["from"], said["to"])
+        if said["first"] > said["last"] + 1 or is_known and said["from"] > said["to"]:
             yield "it begins behind its end"
     elif keys >= {"first", "count", "messages", "lag", "fill"}:
         if said["count"] - said["first"] != said["messages"]:

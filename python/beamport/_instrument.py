@@ -37,8 +37,6 @@ _STATUS_S = 2.0
 _BESIDE = ("al00", "ep01", "un00")
 # Messages among which the newest value of a PV is looked for.
 _BACK = 65_536
-# In the place of a default that is not given.
-_PV = object()
 # A cut-over loads code and finishes what is under way; the instrument gives up by itself before.
 _CUTOVER_S = 605.0
 
@@ -220,7 +218,7 @@ class Instrument(Data):
         answer: dict[str, int] = ask(self.folder, request | {"replace": replace})["answer"]
         return answer
 
-    def get(self, name: str, default: Any = _PV, *, timeout: float = 5.0, details: bool = False) -> Any:
+    def get(self, name: str, default: Any = ..., *, timeout: float = 5.0, details: bool = False) -> Any:
         """Read an EPICS PV now; of a name that is a stream, that stream.
 
         name: the PV; a prefix `pva:` or `ca:` chooses the protocol, without one it is that of the source that lists it.
@@ -234,7 +232,7 @@ class Instrument(Data):
         """
         if name in self:
             return self[name]
-        if default is not _PV:
+        if default is not ...:
             return default
         request = {"command": "get", "pv": name, "timeout": round(timeout * 1e9)}
         answer = ask(self.folder, request, patience_s=timeout + PATIENCE_S)

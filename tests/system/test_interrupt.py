@@ -35,7 +35,7 @@ def test_interrupt_once_seals_and_finishes(lab, which):
     assert report["streams"][0]["messages"] > 0
     # The run is sealed for ever: started again, there is nothing to do.
     printed = json.loads(lab.end(lab.up()))
-    empty = dict.fromkeys(("written", "streams", "ledger", "gaps", "dead_time", "failed", "silent"), [])
+    empty = dict.fromkeys(("written", "streams", "ledger", "gaps", "dead_time", "failed", "silent", "absent"), [])
     assert printed == {"run": None, "closed": True, **empty}
     assert not (lab.data / "control.sock").exists()
     for stream in lab.streams():

@@ -7,7 +7,7 @@
 use super::frames::stop;
 use super::measure::{Figure, Sample, Series, Unit, cpu_seconds_of};
 use super::peers::{Peers, Talk};
-use super::place::{Folder, program, python_with, wrong};
+use super::place::{Folder, output, program, python_with, wrong};
 use super::store::alternate;
 use flow::{Data, Fault};
 use std::path::PathBuf;
@@ -15,6 +15,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use store::Reader;
 
+/// The camera and both sides, run by a Python that has `pvapy`.
+const CAMERA: &str = include_str!("../../../bench/camera_pvapy.py");
 /// Longest wait for PVs that connect.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Without a message for so long, nothing more comes.
@@ -105,6 +107,53 @@ pub(super) fn run(quick: bool, rounds: u32, tell: &mut dyn FnMut(&Figure)) -> Re
         let seconds = if quick { (0.0, job.quick_seconds) } else { (job.first_seconds, job.seconds) };
         figures.extend(side.rows(job, seconds, rounds)?);
         figures[first..].iter().for_each(&mut *tell);
+    }
+    let first = figures.len();
+    figures.extend(cameras(quick, rounds)?);
+    figures[first..].iter().for_each(&mut *tell);
+    Ok(figures)
+}
+
+/// A camera of PvaPy, taken by PvaPy's consumers and by ours.
+fn cameras(quick: bool, rounds: u32) -> Result<Vec<Figure>, Fault> {
+    let folder = Folder::in_memory()?;
+    for (name, text) in [("camera_pvapy.py", CAMERA), ("frames_pvapy.py", super::frames::PEER)] {
+        std::fs::write(folder.path().join(name), text).map_err(wrong("a script cannot be written"))?;
+    }
+    let python = python_with("pvapy", "pip install pvapy==5.6.0")?;
+    let ours = program("beamport")?;
+    let seconds = if quick { 2 } else { 8 };
+    let mut figures = Vec::new();
+    for rate in [500_u64, 1000, 1500] {
+        let (mut missed_ours, mut missed_theirs) = (0, 0);
+        let run = |who: &str, missed: &mut u64| {
+            let mut command = Command::new(&python);
+            command.arg(folder.path().join("camera_pvapy.py")).args([who, "512"]);
+            let answer = output(command.args([rate.to_string(), seconds.to_string()]).arg(&ours))?;
+            let numbers: Vec<f64> = answer.split_whitespace().map_while(|word| word.parse().ok()).collect();
+            let &[frames, elapsed, cpu_seconds, lost] = numbers.as_slice() else {
+                return Err(Fault::new("bench: the script with the camera does not answer", answer));
+            };
+            *missed += lost as u64;
+            Ok(Sample { seconds: elapsed, cpu_seconds, bytes: frames as u64 * 512 * 512, messages: frames as u64 })
+        };
+        let us = || run("beamport", &mut missed_ours);
+        let them = || run("pvapy", &mut missed_theirs);
+        let (us, them) = alternate(rounds, us, them)?;
+        figures.push(Figure {
+            name: format!("camera 512 x 512 x {rate} Hz -> 4 slots: frames a CPU s / PvaPy").into(),
+            conditions: format!(
+                "rounds of {seconds} s of pvapy-ad-sim-server, 16 frames of uint8 in turn, a queue of 1,000; four \
+                 slots, or consumers, touch each byte in one call of Python and publish the frame; CPU of all \
+                 processes behind the camera, starts included; missed in all rounds: {missed_ours} here, \
+                 {missed_theirs} by PvaPy"
+            ),
+            unit: Unit::ThousandsPerCpu,
+            ours: Series { name: "beamport up", samples: us },
+            limits: vec![Series { name: "PvaPy", samples: them }],
+            must: 1.0,
+            aim: 1.5,
+        });
     }
     Ok(figures)
 }
@@ -297,6 +346,8 @@ struct Up {
     folder: Folder,
     data: Data,
     reader: Option<Reader>,
+    /// Messages of a PV once it is connected: its connection, its alarm and its value; of a camera a frame alone.
+    first: u64,
 }
 
 impl Up {
@@ -317,7 +368,8 @@ impl Up {
         command.arg("up").arg(path("bench.toml")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let child = side.peers.meet(&mut command).spawn().map_err(wrong("beamport does not start"))?;
         let data = Data::on_disk(path("data"));
-        Ok(Self { child, folder, data, reader: None })
+        let first = if matches!(job.from, From::Frames(_)) { 1 } else { 3 };
+        Ok(Self { child, folder, data, reader: None, first })
     }
 }
 
@@ -337,9 +389,8 @@ impl Taker for Up {
         Ok(self.reader.as_ref().map_or(0, |reader| reader.bounds().count))
     }
 
-    /// Its connection, its alarm and its value.
     fn first(&self) -> u64 {
-        3
+        self.first
     }
 }
 

@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// The other side, run by a Python that has `pvapy`.
-const PEER: &str = include_str!("../../../bench/frames_pvapy.py");
+pub(super) const PEER: &str = include_str!("../../../bench/frames_pvapy.py");
 /// The same as user code of ours; `joined` also looks at what was joined to the frame.
 const CODE: &str = "import beamport
 

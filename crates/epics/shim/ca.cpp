@@ -87,8 +87,7 @@ class Channel {
         if (!is_read_) return;
         const short type = ca_field_type(channel);
         const unsigned long count = ca_element_count(channel);
-        const bool text = type == DBR_CHAR && name_.back() == '$';
-        reader_.connected(count > 1, text);
+        reader_.connected(count > 1);
         // The properties first: a server answers in order, so that the first value has its units and its choice.
         if (type != DBR_STRING) {
             need(ca_create_subscription(dbf_type_to_DBR_CTRL(type), 1, channel, DBE_PROPERTY, on_properties, this,

@@ -35,11 +35,10 @@ const char *units_of(long type, const void *dbr) {
 
 } // namespace
 
-void CaReader::connected(bool array, bool long_string) {
+void CaReader::connected(bool array) {
     state_ = State();
     choices_.clear();
     array_ = array;
-    long_string_ = long_string;
     first_ = true;
 }
 
@@ -58,15 +57,7 @@ uint32_t CaReader::value(const event_handler_args &of) {
         });
         break;
     }
-    case DBR_TIME_CHAR:
-        if (long_string_) {
-            const char *characters = static_cast<const char *>(data);
-            state_.value = Elements::string(characters, strnlen(characters, count));
-            state_.form = BP_SCALAR;
-        } else {
-            state_.value = copied(BP_U8, data, count, sizeof(dbr_char_t), array);
-        }
-        break;
+    case DBR_TIME_CHAR: state_.value = copied(BP_U8, data, count, sizeof(dbr_char_t), array); break;
     case DBR_TIME_SHORT: state_.value = copied(BP_I16, data, count, sizeof(dbr_short_t), array); break;
     case DBR_TIME_LONG: state_.value = copied(BP_I32, data, count, sizeof(dbr_long_t), array); break;
     case DBR_TIME_FLOAT: state_.value = copied(BP_F32, data, count, sizeof(dbr_float_t), array); break;

@@ -13,8 +13,8 @@ namespace beamport {
 
 class CaReader {
   public:
-    // The channel is there. A `long_string` is an array of characters that is one text.
-    void connected(bool array, bool long_string);
+    // The channel is there.
+    void connected(bool array);
 
     // A DBR_TIME value. Changes the state, and answers what has changed as BP_CHANGED bits.
     uint32_t value(const event_handler_args &of);
@@ -26,7 +26,7 @@ class CaReader {
   private:
     State state_;
     std::vector<std::string> choices_;
-    bool array_ = false, long_string_ = false, first_ = true;
+    bool array_ = false, first_ = true;
 };
 
 } // namespace beamport

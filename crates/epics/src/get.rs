@@ -3,6 +3,7 @@
 use crate::library::Client;
 use crate::limits::{BATCH_UPDATES, GET_ELEMENTS_MAX, READ_NAP};
 use crate::links::Subscription;
+use crate::message::is_long_text;
 use crate::value::{Elements, Failed, Form, Kind, Update, What, text};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,13 +19,13 @@ pub(super) fn read(client: &mut Client, pv: &str, patience: Duration) -> Result<
     let id = NEXT.fetch_add(1, Ordering::Relaxed);
     let how = Subscription { queue: 1, ..Subscription::default() };
     client.add(id, pv, how).map_err(|why| (Failed::Refused, why))?;
-    let answer = first(client, id, patience);
+    let answer = first(client, pv, id, patience);
     client.remove(id);
     answer
 }
 
 /// The first value of a subscription.
-fn first(client: &mut Client, id: u64, patience: Duration) -> Result<Value, (Failed, String)> {
+fn first(client: &mut Client, pv: &str, id: u64, patience: Duration) -> Result<Value, (Failed, String)> {
     let (begin, mut is_connected) = (Instant::now(), false);
     loop {
         while client.poll(BATCH_UPDATES) > 0 {
@@ -35,7 +36,7 @@ fn first(client: &mut Client, id: u64, patience: Duration) -> Result<Value, (Fai
                         is_connected = true;
                         None
                     }
-                    What::Value => Some(value(&update)),
+                    What::Value => Some(value(pv, &update)),
                     What::Refused => Some(Err((Failed::Refused, text(update.text).into_owned()))),
                     _ => None,
                 };
@@ -80,7 +81,7 @@ fn elements(of: &Elements<'_>) -> Option<Vec<Value>> {
     }
 }
 
-fn value(update: &Update<'_>) -> Result<Value, (Failed, String)> {
+fn value(pv: &str, update: &Update<'_>) -> Result<Value, (Failed, String)> {
     let refused = |why: &str| Err((Failed::Refused, why.to_owned()));
     let mut answer = json!({
         "time": update.time.filter(|time| *time != 0),
@@ -93,6 +94,11 @@ fn value(update: &Update<'_>) -> Result<Value, (Failed, String)> {
     }
     if update.value.count > GET_ELEMENTS_MAX {
         return refused("it has too many elements for an answer: a source stores them");
+    }
+    if is_long_text(pv, update) {
+        let end = update.value.bytes.iter().position(|byte| *byte == 0).unwrap_or(update.value.bytes.len());
+        answer["value"] = text(&update.value.bytes[..end]).into();
+        return Ok(answer);
     }
     let Some(mut list) = elements(&update.value) else { return refused("its type is unknown") };
     answer["value"] = if update.form == Form::Array { list.into() } else { list.pop().unwrap_or(Value::Null) };
@@ -112,7 +118,7 @@ mod tests {
         let bytes: Vec<u8> = [1.5_f32, f32::NAN, 0.1].iter().flat_map(|n| n.to_ne_bytes()).collect();
         let value_of = |form, kind, count, bytes| {
             let value = Elements { kind, count, bytes };
-            super::value(&Update { form, value, text: b"open", time: Some(0), ..Update::of(1, What::Value) })
+            super::value("A", &Update { form, value, text: b"open", time: Some(0), ..Update::of(1, What::Value) })
         };
         let float = Kind::Number(DType::Float32);
         let array = value_of(Form::Array, float, 3, &bytes).unwrap();

@@ -1,6 +1,6 @@
 //! Every bound of this crate, each with its reason.
 
-/// PVs of one source: ten times the largest instrument, and 100 MB of memory.
+/// PVs of one source: ten times the largest instrument; by pvAccess 3.4 GB of memory, of which PVXS takes 2.5.
 pub(crate) const PVS_MAX: usize = 100_000;
 
 /// Bytes of a PV's name; EPICS records have 60 characters, pvAccess has no bound. An origin has 1,024 bytes.

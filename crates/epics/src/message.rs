@@ -49,6 +49,7 @@ pub(crate) struct Maker {
     pub(crate) pixels: Vec<u8>,
     /// Compressed frames stay compressed.
     keeps_codec: bool,
+    words: Vec<u8>,
     times: Vec<i64>,
     rounded: Vec<i64>,
     counts: Vec<u64>,
@@ -65,6 +66,12 @@ pub(crate) fn schema_of(schema: Schema, update: &Update<'_>) -> Schema {
         (Schema::Auto, _) => Schema::F144,
         (schema, _) => schema,
     }
+}
+
+/// Whether the value is a text: `NAME$` names a field of a record as an array of characters.
+pub(crate) fn is_long_text(pv: &str, update: &Update<'_>) -> bool {
+    let is_characters = matches!(update.value.kind, Kind::Number(DType::Int8 | DType::UInt8));
+    pv.ends_with('$') && update.form == Form::Array && is_characters
 }
 
 const TYPE: &str = "the schema cannot hold its type";
@@ -127,6 +134,9 @@ impl Maker {
         time: i64,
         number: u64,
     ) -> Made<'u> {
+        if schema != Schema::F144 && is_long_text(pv, update) {
+            return self.long_text(pv, schema, update, time);
+        }
         let made = match schema_of(schema, update) {
             Schema::F144 => self.f144(pv, update, time),
             Schema::F142 => self.f142(pv, update, time),
@@ -138,6 +148,30 @@ impl Maker {
             Schema::None | Schema::Auto => Ok(Made::Nothing),
         };
         made.unwrap_or(Made::Unfit(TYPE))
+    }
+
+    /// The message of a long text, which the servers of both protocols send as an array of characters.
+    fn long_text<'u>(&mut self, pv: &str, schema: Schema, update: &Update<'_>, time: i64) -> Made<'u> {
+        let mut words = std::mem::take(&mut self.words);
+        let bytes = update.value.bytes;
+        let text = &bytes[..bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len())];
+        words.clear();
+        words.extend_from_slice(&(text.len() as u32).to_ne_bytes());
+        words.extend_from_slice(text);
+        let value = Elements { kind: Kind::Text, count: 1, bytes: &words };
+        let update = Update { form: Form::Scalar, value, ..*update };
+        let made = match schema_of(schema, &update) {
+            Schema::F142 => self.f142(pv, &update, time),
+            Schema::Se00 | Schema::Senv | Schema::Tdct | Schema::Ad00 | Schema::Bppv => Ok(Made::Unfit(TYPE)),
+            _ => Ok(Made::Nothing),
+        };
+        let made = match made {
+            Ok(Made::Message { schema, time }) => Made::Message { schema, time },
+            Ok(Made::Nothing) => Made::Nothing,
+            _ => Made::Unfit(TYPE),
+        };
+        self.words = words;
+        made
     }
 
     fn f144<'u>(&mut self, pv: &str, update: &Update<'u>, time: i64) -> Result<Made<'u>, Error> {

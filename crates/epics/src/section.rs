@@ -8,8 +8,8 @@ use crate::source::Epics;
 use flow::edge::{SourceKind, SourcePlan};
 use flow::{Fault, Source};
 use serde_json::Value as Json;
-use settings::{Key, Refused, Section, Setting, Take, json_of, key, noun, shortened, units};
-use std::collections::HashSet;
+use settings::{Key, Refused, Section, Setting, Severity, Take, json_of, key, noun, shortened, units};
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -199,6 +199,13 @@ fn read(protocol: Protocol, name: &str, section: &mut Section<'_>) -> Option<Arc
     if let Some(refused) = wrong_list(&entries) {
         section.refuse(if section.table.contains_key(PVS.name) { &PVS } else { &PVS_FILE }, refused);
     }
+    if let Some((one, other)) = same_origin(&entries) {
+        let what = format!("two PVs of {} have one origin", section.title);
+        let cause = format!("the messages of `{one}` and `{other}` are numbered and logged together");
+        let mut mistake = section.page.mistake(section.line_of(PVS.name), what, cause, "give one of them a `topic`");
+        mistake.level = Severity::Warning;
+        section.mistakes.push(mistake);
+    }
     let queue = section.within(&QUEUE, 1..=QUEUE_MAX);
     let repeat: Option<Setting<Duration>> = section.get(&REPEAT);
     if repeat.as_ref().is_some_and(|repeat| repeat.value < REPEAT_MIN) {
@@ -329,6 +336,15 @@ fn json_of_line(line: &str) -> Result<Json, Refused> {
     })
 }
 
+/// The names of two entries of different protocols whose messages have the same origin.
+fn same_origin(entries: &[Entry]) -> Option<(String, String)> {
+    let mut known: HashMap<String, &Identity> = HashMap::new();
+    entries.iter().find_map(|entry| {
+        let first = *known.entry(entry.identity.origin()).or_insert(&entry.identity);
+        (first.protocol != entry.identity.protocol).then(|| (first.name(), entry.identity.name()))
+    })
+}
+
 /// Why PVs cannot be one list.
 pub(crate) fn wrong_list(entries: &[Entry]) -> Option<Refused> {
     if entries.len() > PVS_MAX {
@@ -400,6 +416,17 @@ pub(crate) mod tests {
             let found = mistakes(&section);
             assert!(found.len() == 1 && found[0].contains(part), "{section}: {found:#?}");
         }
+    }
+
+    #[test]
+    fn pvs_of_two_protocols_with_one_origin_are_a_warning() {
+        let entries = |list: &[Json]| plan(list).entries;
+        let same = |list: &[Json]| same_origin(&entries(list));
+        assert_eq!(same(&[json!("A"), json!("ca:A")]), Some(("pva:A".into(), "ca:A".into())));
+        assert_eq!(
+            same(&[json!("A"), json!({"pv": "ca:A", "topic": "other"}), json!({"pv": "A", "schema": "none"})]),
+            None
+        );
     }
 
     #[test]

@@ -182,10 +182,13 @@ impl Open {
         if seconds > 0.0 {
             self.updates_per_second = ((self.pvs.updates - updates) as f64 / seconds * 10.0).round() / 10.0;
         }
-        let wrong = self.pvs.channels().find_map(|channel| Some((channel, channel.trouble.as_ref()?)));
-        self.trouble = wrong.map(|(channel, why)| {
+        let mut wrong = self.pvs.channels().filter_map(|channel| Some((channel, channel.trouble.as_ref()?)));
+        let first = wrong.next();
+        let more = wrong.count();
+        self.trouble = first.map(|(channel, why)| {
             let name = channel.entry.identity.name();
-            Fault::new(format!("source `{}` cannot store `{name}`", self.plan.name), why)
+            let more = if more > 0 { format!(", and {more} more PVs") } else { String::new() };
+            Fault::new(format!("source `{}` cannot store `{name}`{more}", self.plan.name), why)
                 .hint("correct the entry of this PV, or remove it")
         });
         self.trouble = self.trouble.take().or_else(|| self.trouble_of_cameras());

@@ -5,6 +5,7 @@
 use crate::limits::ANSWER_BYTES_MAX;
 use flow::Fault;
 use serde_json::Value;
+use settings::units::duration_text;
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
@@ -23,7 +24,7 @@ pub fn short_path(folder: &Path) -> io::Result<(File, PathBuf)> {
 /// The error of a command that took too long.
 #[must_use]
 pub fn unanswered(patience: Duration) -> Fault {
-    let cause = format!("its process is stopped, or was busy for more than {} s", patience.as_secs());
+    let cause = format!("its process is stopped, or was busy for more than {}", duration_text(patience));
     Fault::new("the instrument did not answer", cause)
         .hint("run `beamport ls` to see whether a run began or ended; a pending command is dropped")
 }

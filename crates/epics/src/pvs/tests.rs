@@ -448,3 +448,21 @@ fn choices_change_in_place() {
     // The same subscription, and the next numbers.
     assert_eq!(out.take(), [row("A", 0, "f144"), row("A", 1, "al00"), row("A", 2, "f144")]);
 }
+
+#[test]
+fn a_long_text_is_a_text_by_both_protocols_and_bytes_with_f144() {
+    let entries =
+        [json!("A.DESC$"), json!({"pv": "ca:B.DESC$"}), json!({"pv": "C.DESC$", "schema": "f144"}), json!("D")];
+    let (mut pvs, ids) = pvs(&entries, &quiet());
+    let (mut out, bytes) = (Recorder::default(), b"a word\0\0");
+    for (id, dtype) in ids.iter().zip([DType::Int8, DType::UInt8, DType::Int8, DType::Int8]) {
+        let value = Elements { kind: Kind::Number(dtype), count: 8, bytes };
+        let update = Update { form: Form::Array, value, ..number(*id, NOW, &[0; 8]) };
+        pvs.take(&update, NOW, &mut out).unwrap();
+    }
+    let schemas: Vec<String> = out.take().into_iter().map(|row| row.2).collect();
+    assert_eq!(schemas, ["f142", "f142", "f144", "f144"]);
+    for payload in &out.payloads[..2] {
+        assert!(matches!(wire::f142::read(payload).unwrap().value, wire::f142::Value::Text("a word")));
+    }
+}
