@@ -16,6 +16,7 @@ import pytest
 from conftest import HANG_S, ROOT, lost_of, until
 from epics_cameras import KINDS, camera, ramp
 from epics_servers import Server, environment, ioc, structures
+from ports import free_port
 from signals import stop
 
 beamport = pytest.importorskip("beamport", reason="pip install .")
@@ -204,6 +205,34 @@ def test_the_queue_that_is_asked_for_holds_a_burst_of_frames(lab, network, serve
     assert [frame.id for frame in frames] == list(range(1501))
     assert all((frame.array == frame.id % 256).all() for frame in frames)
     print(f"epics: 1,500 frames of {kind} in bursts of 500 injected, 0 lost")
+
+
+def test_a_mirror_of_a_camera_loses_nothing(lab, network, servers):
+    """PvaPy's mirror server: pvDatabase behind a client of its own."""
+    servers.append(camera("p4p", "cam:Image", network))
+    settings = {"EPICS_PVAS_SERVER_PORT": str(free_port()), "EPICS_PVAS_BROADCAST_PORT": str(free_port())}
+    command = [Path(sys.executable).with_name("pvapy-mirror-server"), "-cm", "(mirror:Image,cam:Image,pva,1000)"]
+    log = (lab.folder / "mirror").open("wb")
+    environ = os.environ | network | settings
+    servers.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environ))
+    lab.write(
+        f"""
+[source.pvs]
+kind = "pva"
+pvs = ["mirror:Image"]
+queue = 1000
+addresses = "127.0.0.1:{settings["EPICS_PVAS_BROADCAST_PORT"]}"
+[run.first]
+"""
+    )
+    process, _ = lab.up_ready()
+    until(lambda: values(lab, "ad00").get("mirror:Image"), lambda: (lab.folder / "mirror").read_text())
+    servers[0].tell("1-500 now")
+    until(lambda: len(values(lab, "ad00")["mirror:Image"]) >= 500, lambda: shown(lab))
+    lab.interrupt(process)
+    report = lab.report(process)
+    assert report["closed"] and lost_of(report) == 0
+    assert [frame.id for frame in values(lab, "ad00")["mirror:Image"]][-500:] == list(range(1, 501))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import until
+from epics_cameras import KINDS as CAMERAS
+from epics_cameras import camera
 from epics_servers import Cable, environment, ioc, structures
 from signals import stop
 
@@ -355,3 +357,47 @@ def test_what_a_full_stream_makes_the_client_overwrite_is_counted_exactly(lab, n
     assert shown(lab)["squashed"] == sum(lost.values())
     finish(lab, process, [], set())
     print(f"epics: stream full under {frames} frames and {posts} values, 1 injected: {lost} lost, as the server counts")
+
+
+@pytest.mark.parametrize("kind", CAMERAS)
+def test_a_camera_that_dies_stops_or_is_slow_loses_what_it_did_not_send_and_no_more(lab, network, servers, times, kind):
+    rounds = times(3, 30)
+    servers.append(camera(kind, "cam:Image", network))
+    lab.write('[source.pvs]\nkind = "pva"\npvs = ["cam:Image"]\nqueue = 1000\n[run.first]\n')
+    process, _ = lab.up_ready()
+
+    def found() -> list[int]:
+        return [frame.id for frames in values(lab, "ad00").values() for frame in frames]
+
+    first, wanted = 1, set()
+    for number in range(rounds):
+        until(lambda: shown(lab).get("connected") == 1, lambda: brief(lab))
+        servers[-1].tell(f"{first}-{first + 99} now")
+        wanted.update(range(first, first + 100))
+        until(lambda: wanted <= set(found()), lambda: brief(lab))
+        if number % 3 == 0:
+            # Another one in its place goes on behind a hole.
+            servers.pop().kill()
+            until(lambda: shown(lab)["connected"] == 0, lambda: brief(lab))
+            servers.append(camera(kind, "cam:Image", network))
+        elif number % 3 == 1:
+            stop(servers[-1].process.pid)
+            time.sleep(2)
+            servers[-1].process.send_signal(signal.SIGCONT)
+        else:
+            for one in range(first + 200, first + 210):
+                servers[-1].tell(f"{one}-{one} now")
+                time.sleep(0.05)
+            wanted.update(range(first + 200, first + 210))
+        first += 300
+    until(lambda: wanted <= set(found()), lambda: brief(lab))
+    lab.interrupt(process)
+    report = lab.report(process, status=None)
+    assert report["closed"]
+    rows = [row for row in report["ledger"] if row["account"] == "entry" and row["origin"].startswith("cam:Image")]
+    # A camera that starts has a frame 0.
+    frames = [one for one in found() if one > 0]
+    assert len(frames) == len(set(frames)) and set(frames) == wanted
+    assert {reason for row in rows for reason in row["lost"]} <= {"absent", "unsent"}, rows
+    assert all(row["duplicate"] == 0 for row in rows)
+    print(f"epics: {rounds} faults of a camera of {kind} injected, {len(frames)} frames kept, none twice")

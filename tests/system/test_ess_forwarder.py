@@ -357,7 +357,7 @@ def test_thousands_of_streams_are_subscribed_once_while_others_flow(beamline, la
 
 def test_a_topic_that_is_deleted_holds_up_its_own_streams_only(beamline, times):
     motion, choppers = beamline.topics
-    deletions = times(2, 20)
+    deletions = times(1, 20)
     beamline.start("--fake-pv-period", "100")
     beamline.send(UpdateType.ADD, ("SIM:M1", "f144", motion, FAKE, 0), ("SIM:C1", "f144", choppers, FAKE, 0))
     until(lambda: len(beamline.values(motion, "SIM:M1")) > 5, beamline.said)

@@ -107,7 +107,7 @@ pub(crate) const COMMANDS_BATCH: usize = 16;
 ///
 /// Memory: librdkafka holds copies of what is not acknowledged yet, at most `queue.buffering.max.kbytes`.
 #[cfg(feature = "client")]
-pub(crate) const SEND_PROPERTIES: [(&str, &str); 10] = [
+pub(crate) const SEND_PROPERTIES: [(&str, &str); 11] = [
     ("client.id", "beamport"),
     ("queue.buffering.max.kbytes", "131072"),
     ("queue.buffering.max.messages", "100000"),
@@ -118,6 +118,9 @@ pub(crate) const SEND_PROPERTIES: [(&str, &str); 10] = [
     ("socket.nagle.disable", "true"),
     // As Kafka's own clients choose a partition by the key.
     ("partitioner", "murmur2_random"),
+    // A topic that is deleted while messages for it are on their way is given up after so long, ms. One that is new is
+    // asked for before anything is sent to it.
+    ("topic.metadata.propagation.max.ms", "10000"),
     // A broker that comes back is found within two seconds.
     ("reconnect.backoff.max.ms", "2000"),
     ("retry.backoff.ms", "100"),
