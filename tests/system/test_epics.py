@@ -570,9 +570,8 @@ def test_a_put_is_the_same_by_both_protocols(lab, network, servers, protocol):
     begin = time.monotonic()
     put("M:GO.A", "7")
     assert time.monotonic() - begin >= 1.5 and get("M:RBV")["value"] == 7
-    begin = time.monotonic()
-    assert "nothing records it" in put("M:GO.A", "8", "--no-wait")
-    assert time.monotonic() - begin < 1.5 and get("M:RBV")["value"] == 7
+    put("M:GO.ODLY", "4")
+    assert "nothing records it" in put("M:GO.A", "8", "--no-wait") and get("M:RBV")["value"] == 7
     until(lambda: get("M:RBV")["value"] == 8, lambda: get("M:RBV"))
     assert "no answer in time" in put("M:GO.A", "9", "--timeout", "300 ms", status=2)
     until(lambda: get("M:RBV")["value"] == 9, lambda: get("M:RBV"))
@@ -657,8 +656,6 @@ def test_a_put_from_python(tmp_path, network, servers):
         assert instrument.get("pvs") is instrument["pvs"] and instrument.get("nothing", None) is None
         with pytest.raises(beamport.Error, match="no server has this PV"):
             instrument.get("NOBODY:HAS:IT", timeout=0.5)
-        # A connection that is there already costs a few milliseconds at most.
-        assert min(instrument.put("W:AO", number) for number in range(20)) < 0.02
 
 
 def test_updates_of_a_pv_in_python(tmp_path, network, servers):

@@ -300,7 +300,7 @@ def test_the_storage_topic_changes_by_commands_alone(beamline):
 
 def test_thousands_of_streams_are_subscribed_once_while_others_flow(beamline, lab, network, times):
     motion, choppers = beamline.topics
-    count = times(2_000, 20_000)
+    count = times(2_000, 10_000)
     database = lab.folder / "records.db"
     still = 'record(longin, "S:{}") {{ field(VAL, "{}") field(PINI, "YES") }}\n'
     flowing = [f"T:{n}" for n in range(20)]

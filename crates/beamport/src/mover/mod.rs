@@ -49,7 +49,7 @@ use stage::{Order, StageHandle, StageThread, What};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use wire::bprn::State;
 
@@ -460,7 +460,7 @@ impl Mover {
     /// Works until all runs are sealed and written (where runs are declared), or `signals` says to end:
     /// 1 = end the open runs and finish, 2 = at once. `look` is called about every 10 ms.
     pub fn work(&mut self, signals: &AtomicUsize, look: &mut dyn FnMut(&Self)) -> Result<Vec<Written>, Fault> {
-        let mut ended = false;
+        let (mut ended, mut next) = (false, None);
         let mut left = Remaining::default();
         self.duties.look = true;
         self.do_duties(&mut left);
@@ -484,7 +484,7 @@ impl Mover {
                         .hint("the next `beamport up` resumes unfinished runs"));
                 }
             }
-            while let Ok(mut command) = self.control.commands.recv_timeout(Duration::ZERO) {
+            while let Some(mut command) = next.take().or_else(|| self.control.commands.try_recv().ok()) {
                 // The stop of a run that ends now: a writer may have what is behind an older time in its file.
                 now = self.data.media.now();
                 if let Some(answer) = command.done.take() {
@@ -514,7 +514,15 @@ impl Mover {
             if is_done && (self.declared || ended) {
                 return Ok(std::mem::take(&mut self.children.written));
             }
-            std::thread::sleep(TICK);
+            // A command does not wait for the end of the pause.
+            next = match self.control.commands.recv_timeout(TICK) {
+                Ok(command) => Some(command),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => {
+                    std::thread::sleep(TICK);
+                    None
+                }
+            };
         }
     }
 
