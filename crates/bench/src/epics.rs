@@ -145,8 +145,8 @@ fn cameras(quick: bool, rounds: u32) -> Result<Vec<Figure>, Fault> {
             conditions: format!(
                 "rounds of {seconds} s of pvapy-ad-sim-server, 16 frames of uint8 in turn, a queue of 1,000; four \
                  slots, or consumers, touch each byte in one call of Python and publish the frame; CPU of all \
-                 processes behind the camera from its fourth second on, memory of 256 MiB; missed in all rounds: {missed_ours} here, \
-                 {missed_theirs} by PvaPy"
+                 processes behind the camera from its fourth second on, memory of 256 MiB; missed in all rounds: \
+                 {missed_ours} here, {missed_theirs} by PvaPy"
             ),
             unit: Unit::ThousandsPerCpu,
             ours: Series { name: "beamport up", samples: us },
