@@ -294,11 +294,13 @@ def test_a_process_that_was_stopped_stores_what_its_servers_kept(lab, network, s
     lab.interrupt(process)
     report = lab.report(process, status=None)
     rows = {row["origin"]: row for row in report["ledger"] if row["account"] == "entry"}
-    # The first value of the server is 0, without a time.
-    assert [value for _, value in numbers_of(lab, "deep", "f144")] == [0, 1, *list(range(1, posts + 1)) * rounds]
+    # The first value of the server is 0, without a time, if it is seen.
+    deep = [value for _, value in numbers_of(lab, "deep", "f144") if value != 0]
+    assert deep == [1, *list(range(1, posts + 1)) * rounds]
     assert rows["T:OTHER_RAMP"]["lost"] == {} and rows["T:OTHER_RAMP"]["duplicate"] == 0
     # Of RAMP: where each value stands among those that were sent, after a first one.
-    found, place, squashed = numbers_of(lab, "pvs", "f144")[1:], 0, 0
+    found = [one for one in numbers_of(lab, "pvs", "f144") if one[1] != 0]
+    place = squashed = 0
     for (before, _), (after, value) in zip(found, found[1:], strict=False):
         squashed += after - before - 1
         place += (int(value) - 1 - place) % posts + 1

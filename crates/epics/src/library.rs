@@ -220,6 +220,12 @@ pub fn version() -> Result<String, Fault> {
     Ok(unsafe { CStr::from_ptr((library.version)()) }.to_string_lossy().into_owned())
 }
 
+/// Has a function called when the process ends, before the libraries that are loaded now end theirs.
+pub(crate) fn at_exit(close: extern "C" fn()) {
+    // SAFETY: the function lives as long as the process.
+    unsafe { libc::atexit(close) };
+}
+
 /// Columns of a table, or attributes of an image.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Columns<'a> {

@@ -12,7 +12,7 @@
 
 use crate::entry::{Protocol, read_name};
 use crate::get;
-use crate::library::Client;
+use crate::library::{Client, at_exit};
 use crate::limits::{IDLE_CLIENTS, PUT_PATIENCE, PUT_PATIENCE_MAX, READ_PATIENCE};
 use crate::links::Network;
 use crate::section::Plan;
@@ -22,7 +22,7 @@ use flow::edge::{CommandKind, NamedSources};
 use serde_json::{Value, json};
 use settings::{Refused, Word, shortened};
 use std::any::Any;
-use std::sync::Mutex;
+use std::sync::{Mutex, Once};
 use std::time::{Duration, Instant};
 use wire::{DType, f144};
 
@@ -172,6 +172,11 @@ impl<'a> Request<'a> {
     }
 }
 
+/// Closes the clients that are kept: their threads must not outlive the libraries.
+extern "C" fn close_idle() {
+    IDLE.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clear();
+}
+
 /// Has a client do something with a PV. `verb`: what, for a fault; the PV's name with its prefix and the answer.
 fn with_client<T>(
     asked: &Request<'_>,
@@ -196,6 +201,8 @@ fn with_client<T>(
     let answer = work(&mut client);
     let mut idle = idle();
     if idle.len() < IDLE_CLIENTS {
+        static FIRST: Once = Once::new();
+        FIRST.call_once(|| at_exit(close_idle));
         idle.push((network, protocol, client));
     }
     drop(idle);

@@ -22,8 +22,8 @@ use store::{
     Batch, Check, Entry, Error, Kind, Level, Message, Meta, Options, ReadOptions, Reader, SchemaId, Stretch, Writer,
 };
 
-/// Tasks read at once.
-const TASKS: usize = 64;
+/// Tasks read at once. Those behind the first one of this slot are read and verified again with the next step.
+const TASKS: usize = 8;
 /// Command of an answer behind which more of the same task comes.
 pub(crate) const MORE: &str = "more";
 /// In its position in the tasks: it waits for room.
