@@ -91,13 +91,17 @@ class Child:
                 ticks += int(fields[11]) + int(fields[12])
         return ticks / os.sysconf("SC_CLK_TCK")
 
-    def while_it_sends(self, args: list[str]) -> tuple:
-        """Frames that came in a while, its seconds, and the processor seconds, once the camera has sent for a while."""
+    def behind_a_camera(self, folder: pathlib.Path, args: list[str]) -> tuple:
+        """Run the simulator and end both: frames of a while in which it sends, its seconds, and our processor seconds."""
         rate, seconds = float(args[1]), float(args[2])
+        sender = camera(folder, *args)
         time.sleep(START_S + WARM_S)
         before, begin = self.cpu(), time.monotonic()
         time.sleep(seconds - WARM_S - 0.5)
         cpu, elapsed = self.cpu() - before, time.monotonic() - begin
+        sender.end(seconds + 60)
+        time.sleep(1)
+        self.stop()
         return round(rate * elapsed), elapsed, cpu
 
     def end(self, patience_s: float = 30) -> None:
@@ -135,11 +139,7 @@ def pvapy(folder: pathlib.Path, args: list[str]) -> tuple:
     words += ["--processor-file", "processor.py", "--processor-class", "Touch", "--processor-args", told]
     consumer = Child(folder, [program, *words], 1)
     time.sleep(4)
-    sender = camera(folder, *args)
-    used = consumer.while_it_sends(args)
-    sender.end(float(args[2]) + 60)
-    time.sleep(1)
-    consumer.stop()
+    used = consumer.behind_a_camera(folder, args)
     said = [json.loads(path.read_text()) for path in folder.glob("*.json")]
     said = [one for one in said if one["count"]]
     if not said:
@@ -155,11 +155,7 @@ def ours(folder: pathlib.Path, args: list[str], program: str) -> tuple:
     instrument = Child(folder, [program, "up", "bench.toml", "--json"], 1)
     # Until the code of the slots is loaded.
     time.sleep(4)
-    sender = camera(folder, *args)
-    used = instrument.while_it_sends(args)
-    sender.end(float(args[2]) + 60)
-    time.sleep(1)
-    instrument.stop()
+    used = instrument.behind_a_camera(folder, args)
     report = json.loads(instrument.log.read_text().splitlines()[-1])
     lost = sum(sum(row["lost"].values()) for row in report["ledger"] if row["account"] == "entry")
     return *used, lost

@@ -116,15 +116,15 @@ class Updates:
     def _poll(self) -> Message | None:
         """Return a value that is there; `None` where there is none now."""
         newest, self._newest = self._newest, None
+        if newest is not None:
+            return newest
         try:
-            while newest is None or newest.schema in _BESIDE:
-                newest = self._messages.poll()
-                if newest is None:
-                    return None
+            while (message := self._messages.poll()) is not None and message.schema in _BESIDE:
+                pass
         except EOFError:
             self.close()
             return None
-        return newest
+        return message
 
     def _call(self, callback: Callable[[Message], object]) -> None:
         """Call a function with each value until it is closed."""

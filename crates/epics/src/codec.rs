@@ -13,8 +13,8 @@ use zune_core::colorspace::ColorSpace;
 use zune_core::options::DecoderOptions;
 use zune_jpeg::JpegDecoder;
 
-/// Decodes the pixels of a frame into `out`. `bytes`: of all of them; `element`: of one. `None` where the codec is
-/// unknown, or these are not the bytes of so many pixels.
+/// Decodes the pixels of a frame into `out`. `bytes`: size of all of them; `element`: size of one. `None` where the
+/// codec is unknown, or where the frame does not decode to this size.
 pub(crate) fn decode(codec: &[u8], packed: &[u8], bytes: usize, element: usize, out: &mut Vec<u8>) -> Option<()> {
     if bytes > FRAME_BYTES_MAX {
         return None;
@@ -38,7 +38,7 @@ pub(crate) fn decode(codec: &[u8], packed: &[u8], bytes: usize, element: usize, 
 fn blosc(packed: &[u8], bytes: usize, out: &mut Vec<u8>) -> Option<()> {
     let source: *const c_void = packed.as_ptr().cast();
     let mut length = 0;
-    // SAFETY: the bytes are readable, and so many; the length is written.
+    // SAFETY: the slice has `packed.len()` readable bytes; `length` outlives the call, which writes it.
     let failed = unsafe { blosc_src::blosc_cbuffer_validate(source, packed.len(), &mut length) };
     if failed != 0 || length != bytes {
         return None;

@@ -95,44 +95,44 @@ impl Frames {
 
     /// Receives the number of a frame. A restart changes nothing: the caller begins another life, which receives it.
     pub(crate) fn receive(&mut self, arrival: &Arrival) -> Sign {
+        let sign = self.judge(arrival);
+        if sign == Sign::New {
+            self.stamps[place(arrival.number)] = arrival.own.unwrap_or(UNTIMED);
+        }
+        sign
+    }
+
+    /// What a number says; its place in the numbers is noted, its stamp not yet.
+    fn judge(&mut self, arrival: &Arrival) -> Sign {
         let Arrival { number, own, time, now, is_cut } = *arrival;
-        let at = place(number);
         if !self.is_begun {
             (self.is_begun, self.first, self.next) = (true, number, number.saturating_add(1));
             self.times = (time, time);
-            self.stamps[at] = own.unwrap_or(UNTIMED);
             return Sign::New;
         }
         if number >= self.next {
             self.open(number, time, now, is_cut);
-            self.stamps[at] = own.unwrap_or(UNTIMED);
             (self.next, self.times.1) = (number.saturating_add(1), time);
             return Sign::New;
         }
-        if self.next - number > FRAMES_WINDOW {
-            return Sign::Restart;
-        }
         let is_older = |than: i64| own.is_some_and(|own| own < than);
-        if number < self.first {
-            if !is_older(self.times.0) {
-                return Sign::Restart;
+        let is_new = if self.next - number > FRAMES_WINDOW {
+            false
+        } else if number < self.first {
+            let is_older = is_older(self.times.0);
+            if is_older {
+                (self.first, self.times.0) = (number, time);
             }
-            (self.first, self.times.0) = (number, time);
-            self.stamps[at] = own.unwrap_or(UNTIMED);
-            return Sign::New;
-        }
-        let stamp = self.stamps[at];
-        let is_late = stamp == ABSENT && (self.fill(number, time, now) || is_older(self.times.1));
-        // A camera that does not count would begin a life with each frame.
-        let is_still = stamp != ABSENT && number + 1 == self.next;
-        if stamp != ABSENT && own == Some(stamp) {
-            return Sign::Duplicate;
-        }
-        if !is_late && !is_still {
-            return Sign::Restart;
-        }
-        self.stamps[at] = own.unwrap_or(UNTIMED);
-        Sign::New
+            is_older
+        } else {
+            match self.stamps[place(number)] {
+                ABSENT => self.fill(number, time, now) || is_older(self.times.1),
+                stamp if own == Some(stamp) => return Sign::Duplicate,
+                // A camera that does not count would begin a life with each frame.
+                _ => number + 1 == self.next,
+            }
+        };
+        if is_new { Sign::New } else { Sign::Restart }
     }
 
     /// Opens the hole below a number above the highest one.

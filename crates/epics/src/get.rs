@@ -3,7 +3,7 @@
 use crate::library::Client;
 use crate::limits::{BATCH_UPDATES, GET_ELEMENTS_MAX, READ_NAP};
 use crate::links::Subscription;
-use crate::message::is_long_text;
+use crate::message::long_text;
 use crate::value::{Elements, Failed, Form, Kind, Update, What, text};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -95,9 +95,8 @@ fn value(pv: &str, update: &Update<'_>) -> Result<Value, (Failed, String)> {
     if update.value.count > GET_ELEMENTS_MAX {
         return refused("it has too many elements for an answer: a source stores them");
     }
-    if is_long_text(pv, update) {
-        let end = update.value.bytes.iter().position(|byte| *byte == 0).unwrap_or(update.value.bytes.len());
-        answer["value"] = text(&update.value.bytes[..end]).into();
+    if let Some(bytes) = long_text(pv, update) {
+        answer["value"] = text(bytes).into();
         return Ok(answer);
     }
     let Some(mut list) = elements(&update.value) else { return refused("its type is unknown") };

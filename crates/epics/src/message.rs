@@ -68,10 +68,11 @@ pub(crate) fn schema_of(schema: Schema, update: &Update<'_>) -> Schema {
     }
 }
 
-/// Whether the value is a text: `NAME$` names a field of a record as an array of characters.
-pub(crate) fn is_long_text(pv: &str, update: &Update<'_>) -> bool {
+/// The bytes of a long text: `NAME$` names a field of a record as an array of characters, which ends with a NUL.
+pub(crate) fn long_text<'a>(pv: &str, update: &Update<'a>) -> Option<&'a [u8]> {
     let is_characters = matches!(update.value.kind, Kind::Number(DType::Int8 | DType::UInt8));
-    pv.ends_with('$') && update.form == Form::Array && is_characters
+    let is_text = pv.ends_with('$') && update.form == Form::Array && is_characters;
+    is_text.then(|| update.value.bytes.split(|byte| *byte == 0).next().unwrap_or_default())
 }
 
 const TYPE: &str = "the schema cannot hold its type";
@@ -134,8 +135,8 @@ impl Maker {
         time: i64,
         number: u64,
     ) -> Made<'u> {
-        if schema != Schema::F144 && is_long_text(pv, update) {
-            return self.long_text(pv, schema, update, time);
+        if let Some(text) = long_text(pv, update).filter(|_| schema != Schema::F144) {
+            return self.long_text(pv, schema, update, text, time);
         }
         let made = match schema_of(schema, update) {
             Schema::F144 => self.f144(pv, update, time),
@@ -151,23 +152,19 @@ impl Maker {
     }
 
     /// The message of a long text, which the servers of both protocols send as an array of characters.
-    fn long_text<'u>(&mut self, pv: &str, schema: Schema, update: &Update<'_>, time: i64) -> Made<'u> {
+    fn long_text<'u>(&mut self, pv: &str, schema: Schema, update: &Update<'_>, text: &[u8], time: i64) -> Made<'u> {
+        match schema {
+            Schema::Auto | Schema::F142 => {}
+            Schema::None => return Made::Nothing,
+            _ => return Made::Unfit(TYPE),
+        }
         let mut words = std::mem::take(&mut self.words);
-        let bytes = update.value.bytes;
-        let text = &bytes[..bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len())];
         words.clear();
         words.extend_from_slice(&(text.len() as u32).to_ne_bytes());
         words.extend_from_slice(text);
         let value = Elements { kind: Kind::Text, count: 1, bytes: &words };
-        let update = Update { form: Form::Scalar, value, ..*update };
-        let made = match schema_of(schema, &update) {
-            Schema::F142 => self.f142(pv, &update, time),
-            Schema::Se00 | Schema::Senv | Schema::Tdct | Schema::Ad00 | Schema::Bppv => Ok(Made::Unfit(TYPE)),
-            _ => Ok(Made::Nothing),
-        };
-        let made = match made {
+        let made = match self.f142(pv, &Update { form: Form::Scalar, value, ..*update }, time) {
             Ok(Made::Message { schema, time }) => Made::Message { schema, time },
-            Ok(Made::Nothing) => Made::Nothing,
             _ => Made::Unfit(TYPE),
         };
         self.words = words;

@@ -125,7 +125,10 @@ struct Request<'a> {
 impl<'a> Request<'a> {
     /// `more`: keys beside those of each request.
     fn read(request: &'a Value, more: &[&str]) -> Result<Self, Refused> {
-        let form = "send `{\"command\": \"put\", \"pv\": \"NAME\", \"value\": VALUE}`";
+        let form = match more {
+            [] => "send `{\"command\": \"get\", \"pv\": \"NAME\"}`",
+            _ => "send `{\"command\": \"put\", \"pv\": \"NAME\", \"value\": VALUE}`",
+        };
         let keys = request.as_object().into_iter().flat_map(|table| table.keys());
         let is_known = |key: &str| ["command", "pv", "timeout"].contains(&key) || more.contains(&key);
         if let Some(key) = keys.into_iter().find(|key| !is_known(key)) {

@@ -179,7 +179,7 @@ impl Packer {
 fn unpack_bits(packed: &[u8], element: usize, bytes: usize) -> Option<Vec<u8>> {
     let (header, left) = packed.split_at_checked(HEADER_BYTES)?;
     let block = u32::from_be_bytes(header[8..].try_into().ok()?) as usize;
-    if header[..8] != (bytes as u64).to_be_bytes() || block == 0 || !block.is_multiple_of(8 * element) {
+    if header[..8] != (bytes as u64).to_be_bytes() {
         return None;
     }
     let mut out = vec![0; bytes];
