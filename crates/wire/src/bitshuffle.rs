@@ -13,10 +13,9 @@ pub fn block_elements(bytes: usize, element: usize) -> usize {
     (bytes / element / 8 * 8).max(BLOCK_ELEMENTS_MIN)
 }
 
-/// Elements of a block of at most `bytes`: a multiple of 8, at least [`BLOCK_ELEMENTS_MIN`].
-/// `element`: size of one.
-/// a multiple of 8 elements; `None` for the size that the library chooses. `None` if the blocks are damaged, or unpack
-/// to another size than that of `out`.
+/// Unpacks elements of `element` bytes into `out`, which has the size of all of them. `block`: bytes of a block, a
+/// multiple of 8 elements; `None` for the size that the library chooses. `None` if the blocks are damaged, or unpack to
+/// another size than that of `out`.
 pub fn unpack(packed: &[u8], element: usize, block: Option<usize>, out: &mut [u8]) -> Option<()> {
     let block = block.unwrap_or_else(|| block_elements(BLOCK_BYTES, element.max(1)) * element);
     if element == 0 || block == 0 || !block.is_multiple_of(8 * element) {
