@@ -450,6 +450,8 @@ def test_a_pv_that_two_servers_have_is_named_in_the_log(lab, network, servers):
     lab.write(f'[source.pvs]\nkind = "pva"\npvs = ["T:RAMP"]\naddresses = "{addresses}"\n')
     process, _ = lab.up_ready()
     until(lambda: "Duplicate PV name T:RAMP" in lab.said(process)[1], lambda: lab.said(process)[1])
+    # The answers of the search come before the connection; without a value the source would have failed.
+    until(lambda: shown(lab)["connected"] == 1 and lab.origins("pvs"), lambda: shown(lab))
     lab.interrupt(process)
     lab.end(process)
 

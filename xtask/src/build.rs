@@ -12,9 +12,11 @@ use crate::{Done, setup, tree};
 pub(crate) const NEXUS: &str = "beamport-nexus";
 /// The crate whose services need librdkafka.
 const ESS: &str = "beamport-ess";
-/// What links HDF5 or librdkafka. Cargo compiles for all of these what it compiles for the programs: with fewer of them
-/// it would choose fewer features of `syn`, and compile each crate with a derived type once more.
-const RELEASE: [&str; 7] = ["--release", "-p", NEXUS, "-p", "beamport-kafka", "-p", ESS];
+/// The crate that links Blosc.
+pub(crate) const EPICS: &str = "beamport-epics";
+/// What links HDF5, librdkafka or Blosc. Cargo compiles for all of these what it compiles for the programs: with fewer of
+/// them it would choose fewer features of `syn` and `cc`, and compile HDF5 and each crate with a derived type once more.
+const RELEASE: [&str; 9] = ["--release", "-p", NEXUS, "-p", "beamport-kafka", "-p", ESS, "-p", EPICS];
 /// The crate that measures; it is not shipped.
 pub(crate) const BENCH: &str = "beamport-bench";
 /// The crate that is a Python module: built by maturin, tested through Python.
