@@ -223,8 +223,7 @@ class Lab:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
-                cwd=self.folder,
-                **more,
+                **{"cwd": self.folder} | more,
             )
         process.number = number
         self.started.append(process)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from signals import stop
 
 beamport = pytest.importorskip("beamport", reason="pip install .")
 
-from epics_lab import counters, judge_counters, shown, values  # noqa: E402
+from epics_lab import brief, counters, judge_counters, shown, values  # noqa: E402
 
 RECORDS = 20
 
@@ -312,6 +313,49 @@ def test_frames_in_another_order_are_neither_lost_nor_new_lives(lab, network, se
     print(f"epics: {len(sent)} frames of {kind} in shuffled windows of 2 to 1,000 injected, 0 lost, 0 new lives")
 
 
+@pytest.mark.parametrize("level", ["memory", "disk"])
+def test_frames_in_another_order_are_counted_where_the_stream_is_shorter_than_the_run(
+    lab, network, servers, level, dice, tmp_path_factory
+):
+    """Retention deletes what came before; in another working folder, with few descriptors, and a second run."""
+    servers.append(camera("p4p", "cam:Image", network))
+    source = f"""
+[source.pvs]
+kind = "pva"
+pvs = ["cam:Image"]
+queue = 2000
+reorder = "2 s"
+level = "{level}"
+live = "1 MiB"
+{'retain = "2 MiB"' if level == "disk" else ""}
+"""
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    few = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))}
+    first, windows = 1, 12
+    for run in ("first", "second"):
+        lab.write(f"{source}[run.{run}]\n")
+        process, _ = lab.up_ready(cwd=elsewhere, **few)
+        until(lambda: shown(lab).get("connected") == 1, lambda: brief(lab))
+        known = until(lambda: lab.stream("pvs").marks()[2], lambda: brief(lab))
+        for window in range(1, windows + 1):
+            ids = list(range(first, first + 500))
+            dice.shuffle(ids)
+            # One of each window never comes.
+            ids.remove(first + 250)
+            servers[-1].tell(f"{','.join(map(str, ids))} now")
+            first += 500
+            there = known + 499 * window
+            until(lambda n=there: lab.stream("pvs").marks()[2] >= n, lambda: brief(lab))
+        lab.interrupt(process)
+        report = lab.report(process, status=1)
+        assert report["closed"], report["ledger"]
+        rows = {row["origin"]: row for row in report["ledger"] if row["account"] == "entry"}
+        kept, deleted = rows["cam:Image"], rows[""]
+        assert kept["appended"] < 1000 and deleted["appended"] + kept["appended"] >= 499 * windows
+        # Those of its last windows were not numbered again, and what was deleted is not lost.
+        assert sum(kept["lost"].values()) == windows and set(kept["lost"]) <= {"unsent", "absent"}, kept
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_attributes_of_all_kinds_come_with_the_frames_and_the_state_of_a_camera_beside_them(
     lab, network, servers, kind
@@ -451,7 +495,7 @@ def test_a_pv_that_two_servers_have_is_named_in_the_log(lab, network, servers):
     process, _ = lab.up_ready()
     until(lambda: "Duplicate PV name T:RAMP" in lab.said(process)[1], lambda: lab.said(process)[1])
     # The answers of the search come before the connection; without a value the source would have failed.
-    until(lambda: shown(lab)["connected"] == 1 and lab.origins("pvs"), lambda: shown(lab))
+    until(lambda: values(lab).get("T:RAMP"), lambda: shown(lab))
     lab.interrupt(process)
     lab.end(process)
 

@@ -35,6 +35,30 @@ def run_of(lab) -> dict:
     return lab.report(process, status=1)
 
 
+@pytest.mark.parametrize(
+    ("name", "ports", "stream"),
+    [("greta", {"9000": 1, "{9001..9120}": 120, "9121": 1}, "groups"), ("hades", {"{9201..9204}": 4}, "events")],
+)
+def test_the_second_day_is_like_the_first(lab, nexus, name, ports, stream):
+    """The boards were switched off in between: they count from 0 again."""
+    made, found = [], []
+    for run in ("first", "second", "third"):
+        # All of them have ports of their own, and the groups go on.
+        example(lab, name, ports, 2)
+        lab.file.write_text(lab.file.read_text().replace("[run.first]", f"[run.{run}]"))
+        report = run_of(lab)
+        assert report["run"] == run and report["closed"], report["ledger"]
+        made.append(report["boards"]["sent"])
+        with h5py.File(report["file"]) as file:
+            (group,) = (file[f"entry/{word}"] for word in ("groups", "events") if word in file["entry"])
+            found.append(len(group["number"]))
+        rows = entries_of(report)
+        assert sum(row["appended"] for row in rows.values() if row["stream"] != stream) > 0.9 * made[-1]
+    print(f"{name}: {made} messages of three days in {found} groups")
+    # Groups that wait for messages at the end of a day are those of the next day.
+    assert all(0.6 * found[0] < day < 1.6 * found[0] for day in found[1:]), found
+
+
 def check_entries(report: dict, names: list[str]) -> int:
     """The account of each board is what the board did; the number of messages that arrived."""
     entries, truth = entries_of(report), report["boards"]["boards"]

@@ -12,10 +12,10 @@ import sys
 import time
 
 import pytest
-from conftest import HANG_S, Lab, kill, until
+from conftest import HANG_S, ROOT, Lab, kill, until
 from ports import free_port
 from signals import stop
-from test_udp import boards, entries_of
+from test_udp import boards, entries_of, template
 
 beamport = pytest.importorskip("beamport", reason="pip install .")
 
@@ -79,6 +79,48 @@ def test_what_the_kernel_drops_while_the_receiver_is_stopped_is_lost_there(lab, 
     assert all(set(each) == {"kernel"} for each in lost), lost
     # The counter was read before the boards ended, and counts signs of life too.
     assert sum(each["kernel"] for each in lost) > 0.9 * dropped > 10_000, (lost, dropped)
+
+
+def test_a_receiver_does_not_wait_for_the_disk(lab):
+    """Boards with losses beside a disk that takes 5 ms for each sync: what is lost is in a book, which is on the disk."""
+    library, log = lab.folder / "slow_sync.so", lab.folder / "syncs"
+    source = ROOT / "tests/system/slow_sync.c"
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, source], check=True)
+    names = [f"d{at:03}" for at in range(1, 61)]
+    text = boards(60, 'rate = 100, size = "500 B", loss = 0.02')
+    lab.write(text.replace("live", 'level = "memory"\nlive') + "[run.first]\n")
+    process, _ = lab.up_ready(env=os.environ | {"LD_PRELOAD": str(library), "SLOW_SYNC_LOG": str(log)})
+    until(lambda: min(beamport.open(lab.data)[name].count for name in names) > 500, "nothing arrives")
+    lab.interrupt(process)
+    report = lab.report(process, status=1)
+    entries = entries_of(report)
+    lost = {name: set(entries[name]["lost"]) for name in names}
+    assert report["closed"] and set().union(*lost.values()) == {"network"}, lost
+    waited = log.read_text().splitlines()
+    # The book of each of them is drained by a thread of its own.
+    assert len(waited) > 100 and not [name for name in waited if name.startswith("source")], set(waited)
+
+
+def test_ctrl_c_in_a_terminal_ends_the_boards_once_and_leaves_the_report(lab, nexus):
+    """There SIGINT reaches all processes."""
+    template(lab, ["d001", "d002"])
+    keys = 'rate = 2000, size = "400 B", payload = "hits", loss = 0.01'
+    page = f'[web]\nlisten = "127.0.0.1:{free_port()}"\n'
+    copy = '[worker.copy]\ncall = "filter"\ninputs = ["d001"]\nparameters = { keep = "number >= 0" }\n'
+    file = '[sink.file]\nkind = "nexus"\ntemplate = "lab.nexus.json"\n'
+    for run in ("first", "second", "third"):
+        lab.write(f"{boards(2, keys)}{page}{copy}{file}[run.{run}]\n")
+        process, _ = lab.up_ready(start_new_session=True)
+        before = beamport.open(lab.data)["d001"].count
+        until(lambda before=before: beamport.open(lab.data)["d001"].count > before + 1000, "nothing arrives")
+        os.killpg(process.pid, signal.SIGINT)
+        report = lab.report(process, status=1)
+        entries, truth = entries_of(report), report["boards"]["boards"]
+        assert report["run"] == run and report["closed"], report
+        for name in ("d001", "d002"):
+            entry, did = entries[name], truth[name]
+            # Of what was lost before the end the end frame tells.
+            assert (entry["sent"], entry["lost"]) == (did["sent"], {"network": did["lost"]}), (entry, did)
 
 
 def test_a_receiver_killed_with_data_flowing_accounts_for_all_that_was_sent(lab, times):

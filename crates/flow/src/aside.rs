@@ -89,6 +89,11 @@ pub(crate) fn append(
         Some(writer) => writer,
         None => writer.insert(open(data, stage, like)?),
     };
+    push(writer, stage, row)
+}
+
+/// The same, where it is open.
+pub(crate) fn push(writer: &mut Writer, stage: &str, row: &Row) -> Result<(), Fault> {
     let appended = writer.origin(stage).and_then(|origin| {
         let schema = SchemaId(wire::bpas::ID);
         let meta = Meta { source_time: row.time, origin, origin_seq: row.number, schema, flags: 0 };

@@ -6,18 +6,22 @@
 //! messages all exist, because after a power cut the book may be ahead of the stream. Such commits are replaced before
 //! the first message, or they would be accepted once other messages have those numbers.
 //!
+//! The book and the stream of what is no message are opened on a thread of their own: a receiver never waits for a
+//! disk.
+//!
 //! The frontier is the clock of the last step that left nothing waiting: runs seal by it, so an idle source does not
 //! delay them and a blocked one does. A source that starts on a stream with messages was absent since the last sign of
 //! life: a gap that counts nothing.
 
 use crate::aside::{self, Like, Row, Unhandled};
+use crate::beside::Beside;
 use crate::book::{Book, Keeps};
 use crate::commits::commits_of;
 use crate::cuts::cut;
 use crate::data::{Data, stream_fault, unwritten};
 use crate::limits::{
-    BOOK_HISTORY_BYTES, BOOK_IDLE, HELD_PATIENCE, SOURCE_ASIDE_BYTES, STATE_PAUSE, TABLE_PAUSE, TOTALS_CREDIT_MAX,
-    TOTALS_RATE, TOTALS_SHARE, UNMARKED_PAUSE,
+    BOOK_HISTORY_BYTES, BOOK_IDLE, HELD_PATIENCE, SOURCE_ASIDE_BYTES, STATE_PAUSE, STRAYS_MAX, TABLE_PAUSE,
+    TOTALS_CREDIT_MAX, TOTALS_RATE, TOTALS_SHARE, UNMARKED_PAUSE,
 };
 use crate::origins::{Origins, resume_of};
 use crate::records::{Commit, Gap, Totals};
@@ -29,7 +33,7 @@ use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::os::fd::RawFd;
 use std::time::Duration;
-use store::{Clock, Error, Level, Meta, Options, Writer, flags};
+use store::{Clock, Drain, Error, Level, Meta, Options, Writer, flags};
 
 /// How a source's stream is kept.
 #[derive(Clone, Debug)]
@@ -48,10 +52,11 @@ pub struct Intake {
     writer: Writer,
     ahead_max: i64,
     origins: Origins,
-    /// What came and was no message, once there is some.
-    aside: Option<Writer>,
+    /// What came and was no message, once there is some, and of that what is not in the stream yet.
+    aside: Beside<Writer>,
+    strays: Vec<Row>,
     /// The book, while there is something to commit now and then: it has a thread and files.
-    commits: Option<Book>,
+    commits: Beside<Book>,
     /// When something was committed, ns of `Media::clock`.
     committed: i64,
     /// Commits for which the book has had no room, oldest first: parts of totals are one behind the other in it.
@@ -85,8 +90,7 @@ pub struct Intake {
 struct Held(String, u64, i64);
 
 struct StreamOutlet<'a> {
-    data: &'a Data,
-    aside: &'a mut Option<Writer>,
+    strays: &'a mut Vec<Row>,
     writer: &'a mut Writer,
     origins: &'a mut Origins,
     name: &'a str,
@@ -168,11 +172,10 @@ impl Outlet for StreamOutlet<'_> {
     fn aside(&mut self, reason: &str, text: &str, time: i64, bytes: &[u8]) {
         let (uuid, epoch, sequence) = Default::default();
         let unhandled = Unhandled { stage: self.name, reason, text, stream: "", uuid, epoch, sequence };
-        // In memory: a source never waits for a disk here. It is a help for people, and stops nothing if it fails.
-        let like = Like { level: Level::Memory, clock: Clock::Epoch, bytes: SOURCE_ASIDE_BYTES };
         let mut row = Row { bytes: Vec::new(), time, number: 0 };
-        if unhandled.encode(&mut row.bytes, "", time, bytes).is_ok() {
-            let _ = aside::append(self.aside, self.data, self.name, like, &row);
+        let is_full = self.strays.len() >= STRAYS_MAX;
+        if !is_full && unhandled.encode(&mut row.bytes, "", time, bytes).is_ok() {
+            self.strays.push(row);
         }
     }
 
@@ -222,8 +225,9 @@ impl Intake {
             writer,
             ahead_max: options.ahead_max,
             origins,
-            aside: None,
-            commits: None,
+            aside: Beside::default(),
+            strays: Vec::new(),
+            commits: Beside::default(),
             committed: clock,
             waiting: VecDeque::new(),
             lasting,
@@ -252,19 +256,19 @@ impl Intake {
     /// Commits the state and the totals with which the source goes on, in the place of newer ones whose messages a
     /// power cut took.
     fn replace(&mut self, now: i64) -> Result<(), Fault> {
+        self.write_into(true)?;
         self.commit(now, false, Wanted::Table)?;
         if !self.settle()? {
             let fault = Fault::new(format!("the state of source `{}` cannot be committed", self.name), "no room");
             return Err(Fault { passes: Passes::WithRoom, ..fault });
         }
-        self.commits.as_mut().map_or(Ok(()), Book::settle)
+        self.commits.get().map_or(Ok(()), Book::settle)
     }
 
     /// The source, and where it puts its messages at `now`.
     fn outlet(&mut self, now: i64) -> (&mut dyn Source, StreamOutlet<'_>) {
         let out = StreamOutlet {
-            data: &self.data,
-            aside: &mut self.aside,
+            strays: &mut self.strays,
             writer: &mut self.writer,
             origins: &mut self.origins,
             name: &self.name,
@@ -304,8 +308,9 @@ impl Intake {
         } else if self.is_late {
             self.is_late = !self.write()?;
         } else if clock.saturating_sub(self.committed) >= BOOK_IDLE {
-            self.commits = None;
+            self.commits.close(&self.data);
         }
+        self.set_aside(false);
         self.ended = step == Step::Ended;
         let safe = self.safe();
         if safe > self.safe {
@@ -313,6 +318,10 @@ impl Intake {
             self.safe = safe;
         }
         let is_idle = !is_blocked && step != Step::Again;
+        // A run must not be sealed before its losses are in the book.
+        if self.is_late {
+            return Ok(step);
+        }
         self.frontier = self.frontier.max(if is_idle { self.source.frontier(now) } else { self.source.reached() });
         Ok(step)
     }
@@ -321,11 +330,14 @@ impl Intake {
     pub fn stop(&mut self, now: i64) -> Result<(), Fault> {
         let (source, mut out) = self.outlet(now);
         source.stop(now, &mut out).map_err(|fault| of_source(out.name, fault))?;
+        self.set_aside(true);
         self.settle()?;
         // A little of the index is read faster than a book is made.
         let is_long = self.writer.next_sequence().saturating_sub(self.pace.below) >= self.pace.segment;
-        let has_totals = self.origins.is_refused() || self.origins.is_changed() && (is_long || self.commits.is_some());
+        let has_totals =
+            self.origins.is_refused() || self.origins.is_changed() && (is_long || self.commits.get().is_some());
         if has_totals || self.origins.has_gaps() || self.source.state() != self.state {
+            self.write_into(true)?;
             self.commit(now, false, Wanted::Changed)?;
             self.settle()?;
         }
@@ -336,6 +348,7 @@ impl Intake {
     pub fn command(&mut self, request: &Value) -> Result<Value, Fault> {
         let answer = self.source.command(request).map_err(|fault| of_source(&self.name, fault))?;
         if self.source.state() != self.state {
+            self.write_into(true)?;
             self.commit(self.data.media.now(), false, Wanted::Nothing)?;
             self.settle()?;
         }
@@ -412,21 +425,43 @@ impl Intake {
         self.write()
     }
 
-    /// Appends the commits that wait to the book. False if there is no room for all of them now: the account is late,
-    /// never wrong.
-    fn write(&mut self) -> Result<bool, Fault> {
-        if self.commits.is_none() {
-            match Book::open(&self.data, &commits_of(&self.name), Keeps::Newest(BOOK_HISTORY_BYTES)) {
-                Ok(book) => self.commits = Some(book),
-                // What was dropped for want of room is kept for the next step: there is none for the book either.
-                Err(fault) if fault.passes == Passes::WithRoom => {
-                    self.no_room = Some(fault);
-                    return Ok(false);
-                }
-                Err(fault) => return Err(fault),
-            }
+    /// Appends what came and was no message to `NAME.aside`: in memory, and a help for people, which stops nothing if
+    /// it fails. `waits`: until that is open.
+    fn set_aside(&mut self, waits: bool) {
+        if self.strays.is_empty() {
+            return;
         }
-        let Some(book) = &mut self.commits else { return Ok(false) };
+        let name = self.name.clone();
+        let like = Like { level: Level::Memory, clock: Clock::Epoch, bytes: SOURCE_ASIDE_BYTES };
+        match self.aside.open(&self.data, waits, move |data| aside::open(data, &name, like)) {
+            Ok(None) => {}
+            Ok(Some(writer)) => self.strays.drain(..).for_each(|row| {
+                let _ = aside::push(writer, &self.name, &row);
+            }),
+            Err(_) => self.strays.clear(),
+        }
+    }
+
+    /// Appends the commits that wait to the book. False if there is no room for all of them now, or the book is not
+    /// open yet: the account is late, never wrong.
+    fn write(&mut self) -> Result<bool, Fault> {
+        self.write_into(false)
+    }
+
+    /// The same; `waits`: until the book is open.
+    fn write_into(&mut self, waits: bool) -> Result<bool, Fault> {
+        let name = commits_of(&self.name);
+        let open = move |data: &Data| Book::open(data, &name, Keeps::Newest(BOOK_HISTORY_BYTES));
+        let book = match self.commits.open(&self.data, waits, open) {
+            Ok(Some(book)) => book,
+            Ok(None) => return Ok(false),
+            // What was dropped for want of room is kept for the next step: there is none for the book either.
+            Err(fault) if fault.passes == Passes::WithRoom => {
+                self.no_room = Some(fault);
+                return Ok(false);
+            }
+            Err(fault) => return Err(fault),
+        };
         while let Some(commit) = self.waiting.front_mut() {
             commit.block = book.next_sequence();
             let before = book.written();
@@ -438,21 +473,23 @@ impl Intake {
             }
             self.waiting.pop_front();
         }
-        // For one-threaded flows; elsewhere the book has a drainer of its own.
-        let _ = book.writer_mut().drain();
+        // Elsewhere a thread drains the book: a receiver must not wait for a disk.
+        if self.data.drain == Drain::Caller {
+            let _ = book.writer_mut().drain();
+        }
         Ok(self.waiting.is_empty())
     }
 
     /// Appends the commits that wait as fast as the disk takes them. False if they find no room.
     fn settle(&mut self) -> Result<bool, Fault> {
-        while !self.waiting.is_empty() && !self.write()? {
+        while !self.waiting.is_empty() && !self.write_into(true)? {
             let left = self.waiting.len();
-            match self.commits.as_mut().map(Book::settle) {
+            match self.commits.get().map(Book::settle) {
                 Some(Ok(())) => {}
                 Some(Err(fault)) if fault.passes != Passes::WithRoom => return Err(fault),
                 _ => return Ok(false),
             }
-            if !self.write()? && self.waiting.len() == left {
+            if !self.write_into(true)? && self.waiting.len() == left {
                 return Ok(false);
             }
         }
@@ -510,7 +547,7 @@ impl Intake {
     /// How long the source may rest at most, whatever it has asked for, ns: until its messages are marked and its state is
     /// committed there is work after a step. `None`: the source alone says when it is due.
     pub fn rest_max(&self) -> Option<i64> {
-        if self.is_late || !self.marked() {
+        if self.is_late || !self.strays.is_empty() || !self.marked() {
             return Some(UNMARKED_PAUSE);
         }
         // The state may have changed since it was asked for.

@@ -298,15 +298,16 @@ fn entries_of(data: &Data, stream: &str, from: u64, to: u64, run: &Run) -> Resul
     let mut accounts = Vec::new();
     let mut used = Vec::new();
     let mut besides = BTreeMap::new();
+    let gone = reader.bounds().first.min(to).saturating_sub(from);
+    let mut unnamed = gone;
     for (origin, walked) in numbers(data, stream, &spans, run, !gaps.is_empty())? {
         besides.insert(origin.clone(), walked.beside);
         if walked.members.appended == 0 {
             continue;
         }
         let of_origin: Vec<&Gap> = gaps.iter().filter(|g| g.origin == origin).collect();
-        accounts.push(entry_of(stream, origin, walked, &of_origin, &inside, &mut used));
+        accounts.push(entry_of(stream, origin, (walked, &mut unnamed), &of_origin, &inside, &mut used));
     }
-    let gone = reader.bounds().first.min(to).saturating_sub(from);
     if gone > 0 {
         accounts.push(retired(stream, gone));
     }
@@ -339,17 +340,17 @@ fn entries_of(data: &Data, stream: &str, from: u64, to: u64, run: &Run) -> Resul
     Ok((accounts, used))
 }
 
-/// The account of an origin over the numbers that a run has of it. `gaps`: of the origin.
+/// The account of an origin over the numbers that a run has of it. `gaps`: of the origin. `unnamed`: messages of the
+/// run that retention has deleted, and of which no origin is known to have had a number.
 fn entry_of(
     stream: &str,
     origin: String,
-    walked: Walked,
+    (mut walked, unnamed): (Walked, &mut u64),
     gaps: &[&Gap],
     inside: &dyn Fn(&Gap) -> bool,
     used: &mut Vec<Gap>,
 ) -> Entry {
-    let Walked { members: mut n, beside, elsewhere } = walked;
-    let first = n.first.unwrap_or(0);
+    let n = &mut walked.members;
     let mut entry = Entry { appended: n.appended, duplicate: n.duplicate, ..Entry::new(stream, origin) };
     for gap in gaps {
         // A number that two gaps name is lost once.
@@ -359,6 +360,9 @@ fn entry_of(
             used.push((*gap).clone());
         }
     }
+    *unnamed -= walked.explain_deleted(*unnamed);
+    let Walked { members: n, beside, elsewhere, .. } = walked;
+    let first = n.first.unwrap_or(0);
     let unexplained = n.holes.values().zip(n.holes.keys()).map(|(last, first)| (last - first).saturating_add(1));
     let unexplained = unexplained.fold(n.folded, u64::saturating_add);
     if unexplained > 0 {

@@ -3,6 +3,7 @@
 
 mod append;
 mod aside;
+mod beside;
 pub mod book;
 pub mod checked;
 pub mod commits;
@@ -47,7 +48,7 @@ pub use limits::SLOTS_MAX;
 pub use live::{Confirmed, Identity, InFlight, LiveBatch, LiveSink, Refused};
 pub use merge::{INPUTS_MAX, Merge, MergeBy, MergeInput, MergeOptions, UpstreamState};
 pub use native::{Native, misfit};
-pub use origins::{OriginAccounts, Resume, ResumeOrigin};
+pub use origins::{OriginAccounts, Resume, ResumeOrigin, device_of};
 pub use relay::{Relay, RelayOptions};
 pub use room::Pushed;
 pub use runs::{RunKeeper, RunsView, StreamView};

@@ -129,6 +129,9 @@ pub(crate) const ASIDE_BYTES: u64 = 64 << 20;
 /// The same of what a source refused: a MiB at each of its starts, and as much of the starts before.
 pub(crate) const SOURCE_ASIDE_BYTES: u64 = 4 << 20;
 
+/// As much of that, in messages, as waits until its stream is open.
+pub(crate) const STRAYS_MAX: usize = 256;
+
 /// A wall clock that differs by more from where it would be was set, ns: less may lie between two looks at it, and NTP
 /// corrects up to 128 ms by its rate.
 pub(crate) const CLOCK_SET: i64 = 100_000_000;

@@ -2,7 +2,7 @@
 
 use crate::Fault;
 use crate::data::{Data, stream_fault};
-use crate::limits::{HOLES_MAX, MARGIN};
+use crate::limits::{HOLES_MAX, MARGIN, REORDER_WINDOW};
 use crate::records::Run;
 use std::collections::BTreeMap;
 
@@ -115,8 +115,23 @@ pub(crate) struct Beside {
 pub(crate) struct Walked {
     pub(crate) members: Numbers,
     pub(crate) beside: Beside,
-    /// Numbers between those of members that the stream has outside the run.
+    /// Numbers between those of members that the stream has, or had, outside of what was walked.
     pub(crate) elsewhere: u64,
+    /// The number of the first member.
+    begin: u64,
+}
+
+impl Walked {
+    /// Explains holes by `deleted` messages, which retention took from the run before the first member that is left: as
+    /// far as messages may come in another order, one of them can have any missing number. How many it explains.
+    pub(crate) fn explain_deleted(&mut self, deleted: u64) -> u64 {
+        let explained = match deleted {
+            0 => 0,
+            _ => self.members.take(0, self.begin.saturating_add(REORDER_WINDOW), deleted),
+        };
+        self.elsewhere += explained;
+        explained
+    }
 }
 
 /// The numbers of each origin of a stream that are in a run, over ranges of sequences. Where some are missing, or a gap
@@ -135,7 +150,11 @@ pub(crate) fn numbers(
     let mut by_row: BTreeMap<u32, Walked> = BTreeMap::new();
     let mut see = |entries: &[store::Entry]| {
         for entry in entries.iter().filter(|entry| run.holds(clock.time_of(entry))) {
-            by_row.entry(entry.origin).or_default().members.see(entry.origin_seq);
+            let walked = by_row.entry(entry.origin).or_default();
+            if walked.members.appended == 0 {
+                walked.begin = entry.origin_seq;
+            }
+            walked.members.see(entry.origin_seq);
         }
     };
     for (from, to) in spans {

@@ -111,6 +111,11 @@ fn life_of(name: &str) -> Option<(&str, usize)> {
     (life >= 2 && name.ends_with(&format!("#{life}"))).then_some((base, life))
 }
 
+/// The name of the device of which an origin is a life: `board` of `board#3`. What compares names compares these.
+pub fn device_of(origin: &str) -> &str {
+    life_of(origin).map_or(origin, |(base, _)| base)
+}
+
 /// The accounts that a source resumes from: of each origin the newest life.
 pub(crate) fn resume_of(tallies: &BTreeMap<String, Tally>, state: String) -> Resume {
     let mut newest: BTreeMap<&str, (usize, &Tally)> = BTreeMap::new();
@@ -404,8 +409,9 @@ mod tests {
     fn a_later_life_has_a_number_behind_the_name() {
         assert_eq!(life_of("board#2"), Some(("board", 2)));
         assert_eq!(life_of("a#b#13"), Some(("a#b", 13)));
+        assert_eq!((device_of("board#2"), device_of("a#b#13")), ("board", "a#b"));
         for name in ["board", "board#", "board#1", "board#02", "board#x", "board#+2"] {
-            assert_eq!(life_of(name), None, "{name}");
+            assert_eq!((life_of(name), device_of(name)), (None, name));
         }
     }
 }

@@ -6,6 +6,7 @@
 //!
 //! Constraints: in memory, the newest messages; all values of one moment have one source time.
 
+use crate::beside::Beside;
 use crate::data::{Data, stream_fault};
 use crate::fault::Fault;
 use store::{Meta, Options, SchemaId, WhenFull, Writer};
@@ -21,36 +22,33 @@ pub struct Statistics {
     name: String,
     /// What is kept.
     live_bytes: u64,
-    writer: Option<Writer>,
+    writer: Beside<Writer>,
     bytes: Vec<u8>,
 }
 
 impl Statistics {
     /// That of a worker or a receiver, which keeps the newest `live_bytes`. It is made with the first number.
     pub fn new(stage: &str, live_bytes: u64) -> Self {
-        Self { name: statistics_of(stage), live_bytes, writer: None, bytes: Vec::new() }
+        Self { name: statistics_of(stage), live_bytes, writer: Beside::default(), bytes: Vec::new() }
     }
 
-    /// Appends the numbers of a moment, ns since 1970 UTC: origin, name and value of each.
+    /// Appends the numbers of a moment, ns since 1970 UTC: origin, name and value of each. False: the stream is not
+    /// open yet, and nothing was appended.
     pub fn push<'a>(
         &mut self,
         data: &Data,
         now: i64,
         numbers: impl IntoIterator<Item = (&'a str, &'a str, Scalar)>,
-    ) -> Result<(), Fault> {
+    ) -> Result<bool, Fault> {
         let mut numbers = numbers.into_iter().peekable();
         if numbers.peek().is_none() {
-            return Ok(());
+            return Ok(true);
         }
-        let name = &self.name;
-        let fault = |e| stream_fault(name, e);
-        let writer = match &mut self.writer {
-            Some(writer) => writer,
-            none => {
-                let options = Options { when_full: WhenFull::DropOldest, ..Options::memory(self.live_bytes) };
-                none.insert(data.writer(name, &options)?)
-            }
-        };
+        let name = self.name.clone();
+        let fault = |e| stream_fault(&self.name, e);
+        let options = Options { when_full: WhenFull::DropOldest, ..Options::memory(self.live_bytes) };
+        let opened = self.writer.open(data, false, move |data| data.writer(&name, &options))?;
+        let Some(writer) = opened else { return Ok(false) };
         for (origin, number, value) in numbers {
             let origin = writer.origin(origin).map_err(fault)?;
             let value =
@@ -66,6 +64,6 @@ impl Statistics {
             }
         }
         writer.publish();
-        Ok(())
+        Ok(true)
     }
 }

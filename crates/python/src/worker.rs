@@ -18,7 +18,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyString, PyType};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use store::{Level, Options, WhenFull};
 use wire::ad00::{Ad00, Head};
 use wire::{DType, Numbers};
@@ -110,16 +110,20 @@ fn work(
 ) -> Result<(), Result<Fault, PyErr>> {
     loop {
         let stepped = py.detach(|| {
-            let stepped = slot.step(worker, &mut |writer| {
-                writer.wait_room(NAP);
-                waits
-            })?;
-            match stepped {
-                Stepped::Idle => slot.wait(NAP).map(drop)?,
-                Stepped::Full => slot.wait_room(NAP),
-                Stepped::Worked | Stepped::Ended => {}
+            // A task of another slot wakes this one too: the interpreter has nothing to do with that.
+            let until = Instant::now() + NAP;
+            loop {
+                let stepped = slot.step(worker, &mut |writer| {
+                    writer.wait_room(NAP);
+                    waits
+                })?;
+                match stepped {
+                    Stepped::Idle if slot.wait(NAP)? && Instant::now() < until => continue,
+                    Stepped::Full => slot.wait_room(NAP),
+                    Stepped::Idle | Stepped::Worked | Stepped::Ended => {}
+                }
+                return Ok(stepped);
             }
-            Ok(stepped)
         });
         match stepped {
             Ok(Stepped::Ended) => return Ok(()),

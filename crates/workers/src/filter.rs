@@ -16,7 +16,7 @@ use super::beside::{self, Beside, How, Named, Sample};
 use super::expression::{Asked, Expression, Kind, Value};
 use super::unreadable;
 use flow::edge::{Needs, WorkerKind, WorkerPlace, WorkerPlan};
-use flow::{Data, Fault, Outputs, Stop, Worker};
+use flow::{Data, Fault, Outputs, Stop, Worker, device_of};
 use settings::{Key, Refused, Section, Setting, key, required, shortened};
 use std::sync::Arc;
 use store::{Batch, Message};
@@ -184,7 +184,7 @@ fn own(message: &Message<'_>, origin: &str, name: &str) -> Result<Value, String>
         "bytes" => number(f64::from(entry.length)),
         "flags" => number(f64::from(entry.flags)),
         "schema" => Ok(Value::Text(schema)),
-        "origin" => Ok(Value::Text(origin.to_owned())),
+        "origin" => Ok(Value::Text(device_of(origin).to_owned())),
         _ => match entry.schema.0 {
             wire::ev44::ID => {
                 let events = wire::ev44::read(payload).map_err(unreadable)?;

@@ -34,6 +34,7 @@ const CRATES: [Layers; 2] = [
             &["fault", "job", "limits"],
             &["tally"],
             &["records", "data", "sink"],
+            &["beside"],
             &["aside", "book", "live", "statistics"],
             &["commits", "content", "cuts", "extent", "numbers"],
             &["runs", "totals"],

@@ -367,7 +367,6 @@ impl Receiver {
     fn publish_statistics(&mut self) {
         let now = Instant::now();
         let Some((statistics, due)) = self.statistics.as_mut().filter(|(_, due)| *due <= now) else { return };
-        *due = now + STATUS_PAUSE;
         let numbers = self.sources.iter().flat_map(|source| {
             let running = if let State::Up(running) = &source.state { Some(running) } else { None };
             let numbers = running.into_iter().flat_map(|running| &running.numbers);
@@ -375,6 +374,10 @@ impl Receiver {
             news.map(|(name, (value, _))| (&*source.section.name, &**name, *value))
         });
         let pushed = statistics.push(&self.data, self.data.media.now(), numbers);
+        if matches!(pushed, Ok(false)) {
+            return;
+        }
+        *due = now + STATUS_PAUSE;
         for source in &mut self.sources {
             if let State::Up(running) = &mut source.state {
                 running.numbers.values_mut().for_each(|(_, is_new)| *is_new = false);

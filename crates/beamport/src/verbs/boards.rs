@@ -22,10 +22,10 @@ pub fn run(asked: &Boards, registry: &Registry, out: &mut dyn Write, err: &mut d
 }
 
 fn send(asked: &Boards, instrument: &Instrument, out: &mut dyn Write) -> Answer {
-    if let Some(parent) = asked.parent {
-        peer::die_with(parent)?;
-    }
-    let stop = Asked::to_end()?;
+    let stop = match asked.parent {
+        Some(parent) => peer::die_with(parent).and_then(|()| Asked::by_parent())?,
+        None => Asked::to_end()?,
+    };
     let data = Data::on_disk(&*instrument.data);
     let truth = udp::send(&plans(instrument), &data, asked.duration, &|| stop.yes())?;
     json_line(out, &truth)?;

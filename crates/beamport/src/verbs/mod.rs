@@ -123,8 +123,19 @@ pub(crate) struct Asked(Arc<AtomicBool>);
 
 impl Asked {
     pub(crate) fn to_end() -> Result<Self, Fault> {
+        Self::by(&[signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM])
+    }
+
+    /// Of a child of `up`, which asks it by SIGTERM. Ctrl-C in a terminal reaches all processes there.
+    pub(crate) fn by_parent() -> Result<Self, Fault> {
+        // SAFETY: sets the disposition of a signal; no handler runs.
+        unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
+        Self::by(&[signal_hook::consts::SIGTERM])
+    }
+
+    fn by(signals: &[i32]) -> Result<Self, Fault> {
         let flag = Arc::new(AtomicBool::new(false));
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        for &signal in signals {
             signal_hook::flag::register_conditional_shutdown(signal, 2, flag.clone())
                 .and_then(|_| signal_hook::flag::register(signal, flag.clone()))
                 .map_err(|e| Fault::new("cannot catch Ctrl-C", e))?;

@@ -296,6 +296,11 @@ impl Input {
                         note(entries, at, before, from, key, blocks, strays)
                     }
                     By::Number(numbers) => {
+                        let newest = entries.iter().map(|entry| entry.origin).max().unwrap_or(0);
+                        if !self.course.knows(newest) {
+                            let names = self.back.origins().map_err(|e| stream_fault(&self.account.stream, e))?;
+                            self.course.learn(names, newest);
+                        }
                         numbers.settle(&mut self.course, entries, at);
                         numbers.count(&self.course, entries, at, from);
                         let key = |entry: &Entry, sequence| numbers.key(&self.course, entry, sequence);

@@ -2,14 +2,14 @@
 //!
 //! The number is `origin_seq` of the index entry, so no payload is touched. An origin may restart from a small number;
 //! each such *round* has keys of its own, 2^32 above those of the round before, so that otherwise numbers work like
-//! times.
+//! times. The lives of a device (`NAME#2`) are one maker.
 //!
 //! Constraints: a message costs lookups in two small maps; waiting ids take 16 bytes each.
 //!
 //! Failure behaviour: a number of 2^63 or more has no key: the message is set aside as `number`.
 
-use crate::Fault;
 use crate::records::Gap;
+use crate::{Fault, device_of};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use store::{Clock, Entry};
@@ -39,10 +39,13 @@ struct Line {
     top: (u64, i64),
 }
 
-/// How the numbers of one input went, by row of its table of origins.
+/// How the numbers of one input went, by device: the row of its first life in the table of origins.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Course {
     lines: BTreeMap<u32, Line>,
+    /// Of each row of the table of origins, the device.
+    #[serde(skip)]
+    devices: Vec<u32>,
     /// Below this sequence it is settled.
     #[serde(skip)]
     decided: u64,
@@ -55,6 +58,24 @@ impl Course {
     /// Of a stream with this clock.
     pub(super) fn of(clock: Clock) -> Self {
         Self { has_times: clock == Clock::Epoch, ..Self::default() }
+    }
+
+    /// Whether the device of a row is known.
+    pub(super) fn knows(&self, row: u32) -> bool {
+        (row as usize) < self.devices.len()
+    }
+
+    /// Enters the devices of the rows up to `row`. `names`: the table of origins, as far as it can be read.
+    pub(super) fn learn(&mut self, names: &[String], row: u32) {
+        for row in self.devices.len() as u32..=row {
+            let first = names.get(row as usize).map(|name| device_of(name));
+            let first = first.and_then(|device| names.iter().position(|name| name == device));
+            self.devices.push(first.map_or(row, |first| first as u32));
+        }
+    }
+
+    fn device(&self, row: u32) -> u32 {
+        self.devices.get(row as usize).copied().unwrap_or(row)
     }
 
     /// Goes on from what a commit says, which speaks of the messages below `decided`.
@@ -85,7 +106,7 @@ impl Course {
     }
 
     fn base(&self, entry: &Entry, sequence: u64) -> Option<i64> {
-        let line = self.lines.get(&entry.origin)?;
+        let line = self.lines.get(&self.device(entry.origin))?;
         let at = line.rounds.partition_point(|round| round.0 <= sequence);
         Some(line.rounds[at.checked_sub(1)?].1)
     }
@@ -175,11 +196,12 @@ impl Numbers {
             if i64::try_from(number).is_err() {
                 continue;
             }
-            match course.lines.get_mut(&entry.origin) {
+            let device = course.device(entry.origin);
+            match course.lines.get_mut(&device) {
                 None => {
                     let began = if course.has_times { time } else { i64::MAX };
                     let line = Line { rounds: vec![(sequence, self.join(None, began))], top: (number, time) };
-                    course.lines.insert(entry.origin, line);
+                    course.lines.insert(device, line);
                 }
                 Some(line) => {
                     let back = line.top.0.saturating_sub(number);

@@ -106,16 +106,18 @@ impl Work {
         if self.statistics.at.is_some_and(|at| clock.saturating_sub(at) < STATISTICS_PAUSE) {
             return Ok(());
         }
-        self.statistics.at = Some(clock);
         let numbers = self.numbers();
         if numbers == self.statistics.said {
+            self.statistics.at = Some(clock);
             return Ok(());
         }
         let whose = |slot: Option<usize>| slot.map_or_else(|| self.stage.clone(), |slot| format!("slot{slot}"));
         let named: Vec<_> = numbers.iter().map(|(slot, number, value)| (whose(*slot), number, *value)).collect();
         let stream = self.statistics.stream.get_or_insert_with(|| Stream::new(&self.stage, BYTES));
-        stream.push(&self.data, now, named.iter().map(|(whose, number, value)| (&**whose, &***number, *value)))?;
-        self.statistics.said = numbers;
+        let numbers_of = named.iter().map(|(whose, number, value)| (&**whose, &***number, *value));
+        if stream.push(&self.data, now, numbers_of)? {
+            (self.statistics.said, self.statistics.at) = (numbers, Some(clock));
+        }
         Ok(())
     }
 

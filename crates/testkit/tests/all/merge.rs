@@ -38,12 +38,14 @@ struct Bank {
     said: Vec<(i64, usize)>,
     /// Their numbers, where these are not just their places.
     ids: Vec<u64>,
+    /// Where later lives of its board begin.
+    lives: Vec<u64>,
     writer: Option<Writer>,
 }
 
 impl Bank {
     fn new(options: Options) -> Self {
-        Self { options, said: Vec::new(), ids: Vec::new(), writer: None }
+        Self { options, said: Vec::new(), ids: Vec::new(), lives: Vec::new(), writer: None }
     }
 }
 
@@ -114,12 +116,16 @@ impl Place {
 
     /// Brings what was said and is not in the stream, at most `most`; publishes it.
     fn bring(&mut self, i: usize, most: u64) -> Result<(), store::Error> {
-        let Bank { said, ids, writer: Some(writer), .. } = &mut self.banks[i] else { return Ok(()) };
+        let Bank { said, ids, lives, writer: Some(writer), .. } = &mut self.banks[i] else { return Ok(()) };
         for _ in 0..most {
             let number = writer.next_sequence();
             let Some(&(source_time, len)) = said.get(number as usize) else { break };
             let origin_seq = ids.get(number as usize).copied().unwrap_or(number);
-            let meta = Meta { source_time, origin: 0, origin_seq, schema: SchemaId(*b"test"), flags: 0 };
+            let origin = match lives.partition_point(|begins| *begins <= number) {
+                0 => writer.origin("board")?,
+                before => writer.origin(&format!("board#{}", before + 1))?,
+            };
+            let meta = Meta { source_time, origin, origin_seq, schema: SchemaId(*b"test"), flags: 0 };
             match writer.push(&meta, &[&payload(i, number, len)]) {
                 Err(e) if e.is_full() || matches!(e, store::Error::Dropped) => break,
                 answer => answer.map(drop)?,

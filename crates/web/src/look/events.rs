@@ -82,7 +82,7 @@ impl Shapes {
             }
             None => {
                 let origin = stream.origin(found.entry.origin);
-                let known = self.detectors.find(folder, &panel.stream, &origin);
+                let known = self.detectors.find(folder, &panel.stream, flow::device_of(&origin));
                 let fits = |rows: usize, columns: usize| rows.saturating_mul(columns) <= DETECTOR_PIXELS_MAX as usize;
                 match known.filter(|known| fits(known.rows, known.columns)) {
                     Some(&Detector { rows, columns, first, .. }) => Shape { rows, columns, first, is_guessed: false },

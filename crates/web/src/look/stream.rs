@@ -191,7 +191,7 @@ impl Stream {
         if end <= bounds.first {
             return Err(self.lost.fault().unwrap_or_else(|| self.before(bounds.first)));
         }
-        let origin = self.row(panel)?;
+        let origins = self.rows(panel)?;
         let is_auto = panel.view == View::Auto;
         let low = bounds.first.max(end.saturating_sub(if is_auto { AUTO_MAX } else { SEARCH_MAX }));
         // Values come with alarms and units between them: those are shown where there is nothing else.
@@ -200,7 +200,7 @@ impl Stream {
         while high > low && newest.is_none() {
             let from = low.max(high.saturating_sub(SLICE));
             self.entries((from, high), &mut |sequence, entry| {
-                if origin.is_some_and(|row| row != entry.origin) {
+                if origins.as_ref().is_some_and(|rows| !rows.contains(&entry.origin)) {
                     return;
                 }
                 if panel.view.shows(entry.schema.0) {
@@ -239,6 +239,10 @@ impl Stream {
             return Ok(self.found(sequence, entry));
         }
         let is_on = panel.step > 0;
+        let device = flow::device_of(self.reader.origin(entry.origin)).to_owned();
+        let origins = self.reader.origins().map_err(|e| stream_fault(&self.name, e))?;
+        let of_device = (0..).zip(origins).filter(|(_, origin)| flow::device_of(origin) == device);
+        let of_device: Vec<u32> = of_device.map(|(row, _)| row).chain([entry.origin]).collect();
         let (bounds, end) = (self.reader.bounds(), self.reader.end());
         let low = bounds.first.max(sequence.saturating_sub(SEARCH_MAX));
         let high = end.min(sequence.saturating_add(SEARCH_MAX));
@@ -248,7 +252,7 @@ impl Stream {
             let mut beside = None;
             self.entries((from, to), &mut |sequence, other| {
                 let fits = panel.view == View::Auto || panel.view.shows(other.schema.0);
-                if fits && other.origin == entry.origin && !(is_on && beside.is_some()) {
+                if fits && of_device.contains(&other.origin) && !(is_on && beside.is_some()) {
                     beside = Some((sequence, *other));
                 }
             })?;
@@ -260,15 +264,17 @@ impl Stream {
         Err(Fault::new(format!("stream `{}` has no such message", self.name), cause))
     }
 
-    /// The row of the origin that a panel asks for; none where it asks for all.
-    fn row(&mut self, panel: &Panel) -> Result<Option<u32>, Fault> {
+    /// The rows of the origin that a panel asks for, all lives of a device; none where it asks for all.
+    fn rows(&mut self, panel: &Panel) -> Result<Option<Vec<u32>>, Fault> {
         let Some(name) = &panel.origin else { return Ok(None) };
         let origins = self.reader.origins().map_err(|e| stream_fault(&self.name, e))?;
-        match origins.iter().position(|origin| origin == name) {
-            Some(row) => Ok(u32::try_from(row).ok()),
+        let is_of = |origin: &str| origin == name || flow::device_of(origin) == name;
+        let rows: Vec<u32> = (0..).zip(origins).filter(|(_, origin)| is_of(origin)).map(|(row, _)| row).collect();
+        match rows.is_empty() {
+            false => Ok(Some(rows)),
             // Of a trend it is the name in the messages.
-            None if panel.view == View::Auto => Ok(None),
-            None => Err(Fault::new(format!("stream `{}` has no origin `{name}`", self.name), "no message names it")),
+            true if panel.view == View::Auto => Ok(None),
+            true => Err(Fault::new(format!("stream `{}` has no origin `{name}`", self.name), "no message names it")),
         }
     }
 
@@ -301,7 +307,7 @@ impl Stream {
         (from, to): (i64, i64),
         (before, bytes_max): (u64, u64),
     ) -> Result<Vec<(u64, i64)>, Fault> {
-        let origin = self.row(panel)?;
+        let origins = self.rows(panel)?;
         let is_epoch = self.reader.header().clock == Clock::Epoch;
         let start = from.saturating_add(1);
         let (low, high) = if is_epoch { self.time_range((start, to))? } else { (self.end_at(from)?, before) };
@@ -310,7 +316,8 @@ impl Stream {
         let mut found: Vec<(u64, i64, u32)> = Vec::new();
         self.entries((low, high), &mut |sequence, entry| {
             let time = if is_epoch { entry.source_time } else { entry.arrival_time };
-            let is_wanted = origin.is_none_or(|row| row == entry.origin) && view.shows(entry.schema.0);
+            let is_wanted = origins.as_ref().is_none_or(|rows| rows.contains(&entry.origin));
+            let is_wanted = is_wanted && view.shows(entry.schema.0);
             if is_wanted && (start..=to).contains(&time) {
                 found.push((sequence, time, entry.length));
             }

@@ -38,7 +38,7 @@ use super::again::{self, Again};
 use super::said;
 use super::span::Span;
 use flow::edge::{Needs, Sends, WorkerKind, WorkerPlace, WorkerPlan};
-use flow::{Data, Fault, Made, Outputs, Stop, Worker, misfit};
+use flow::{Data, Fault, Made, Outputs, Stop, Worker, device_of, misfit};
 use serde_json::{Map, Value};
 use settings::{Key, Refused, Section, Setting, key, shortened};
 use std::sync::Arc;
@@ -326,6 +326,7 @@ struct Said {
     late: u64,
     alone: u64,
     tag: u64,
+    strange: u64,
     cut: u64,
     full: u64,
     unreadable: u64,
@@ -334,13 +335,14 @@ struct Said {
 impl Said {
     /// The first four always, the others where they happened.
     fn to_json(self) -> String {
-        let Self { groups, incomplete, few, prescaled, large, late, alone, tag, cut, full, unreadable } = self;
+        let Self { groups, incomplete, few, prescaled, large, late, alone, tag, strange, cut, full, unreadable } = self;
         let always = [("groups", groups), ("incomplete", incomplete), ("few", few), ("prescaled", prescaled)];
         let rare = [
             ("large", large),
             ("late", late),
             ("alone", alone),
             ("tag", tag),
+            ("strange", strange),
             ("cut", cut),
             ("full", full),
             ("unreadable", unreadable),
@@ -435,7 +437,9 @@ impl Grouping {
             return *member;
         }
         let members = &self.rules.members;
-        let place = |name: &String| members.iter().position(|m| m == name).map_or(STRANGE, |at| at as u32);
+        let of = |name: &str| members.iter().position(|member| member == name);
+        // A board that was restarted is another origin, and the same member.
+        let place = |name: &String| of(name).or_else(|| of(device_of(name))).map_or(STRANGE, |at| at as u32);
         self.members = names.iter().map(place).collect();
         self.members.get(origin as usize).copied().unwrap_or(STRANGE)
     }
@@ -445,7 +449,9 @@ impl Grouping {
         self.found.clear();
         let member = self.member(entry.origin, names);
         let mut done = 0;
-        if member != STRANGE {
+        if member == STRANGE {
+            self.said.strange += 1;
+        } else {
             self.rows.push(entry, sequence, member);
             if (sequence + 1).is_multiple_of(self.finder.every().max(1)) {
                 done = self.finder.find(self.rows.pending(), &mut self.found)?;

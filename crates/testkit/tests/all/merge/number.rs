@@ -230,12 +230,25 @@ fn ids_beyond_those_that_a_commit_lists_were_not_counted() {
 
 #[test]
 fn numbers_that_begin_anew_are_a_new_round_and_not_late() {
+    begin_anew(false);
+}
+
+#[test]
+fn a_life_of_a_board_goes_on_behind_the_one_before() {
+    begin_anew(true);
+}
+
+/// Three rounds of two boards, each a life of its board where `is_life`.
+fn begin_anew(is_life: bool) {
     let mut place = place(1, Level::Memory, banks(Level::Memory, 2), 1, 1 << 16);
     place.open().unwrap();
     let begin = place.machine.now();
     let mut time = begin;
     let mut expected = Vec::new();
     for count in [300, 20, 5000] {
+        if is_life && count != 300 {
+            place.banks.iter_mut().for_each(|bank| bank.lives.push(bank.said.len() as u64));
+        }
         for n in 0..count {
             time += MS / 10;
             place.frame((n % 2) as usize, n, time, 16);
