@@ -5,6 +5,7 @@ import datetime
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -12,7 +13,7 @@ import sys
 import time
 
 import pytest
-from conftest import HANG_S, ROOT, Lab, kill, until
+from conftest import HANG_S, ROOT, Lab, kill, lost_of, until
 from ports import free_port
 from signals import stop
 from test_udp import boards, entries_of, template
@@ -140,6 +141,39 @@ def test_a_receiver_killed_with_data_flowing_accounts_for_all_that_was_sent(lab,
         lost, did = entries[name]["lost"], truth[name]
         assert set(lost) <= {"absent", "network", "unexplained", "kernel"}, lost
         assert lost["absent"] > 0 and sum(lost.values()) >= did["lost"] >= lost["network"], (lost, did)
+
+
+def test_boards_that_are_switched_off_and_on_lose_nothing_and_no_events(lab, times):
+    """In runs and between them; their numbers begin again each time."""
+    keys = 'rate = 500, size = "200 B", duration = "400 ms"'
+    # Some are switched on again at once, others after a while: an event has parts of one time.
+    lab.write(boards(4, keys).replace('"beamport"', '"hadaq"') + GROUPS)
+    cycles = times(20, 500)
+    sent, events, runs = 0, 0, 0
+    while sent < cycles * 800:
+        runs += 1
+        text = lab.file.read_text()
+        lab.file.write_text(re.sub(r"\[run\.\w+\]", f"[run.r{runs}]", text))
+        process, _ = lab.up_ready("--no-boards")
+        for _ in range(4):
+            before = sum(counts(lab).values())
+            # Other data, or all of it would be there already.
+            lab.file.write_text(re.sub(r"seed = (\d+)", lambda m: f"seed = {int(m[1]) + 10}", lab.file.read_text()))
+            truth = json.loads(lab.run("boards", lab.file).stdout)
+            assert truth["sent"] == 800 and truth["lost"] == 0
+            sent += truth["sent"]
+            until(lambda n=before: sum(counts(lab).values()) >= n + 800, lambda: counts(lab))
+            time.sleep(1.5)
+        lab.interrupt(process)
+        report = lab.report(process)
+        assert report["closed"] and lost_of(report) == 0, report["ledger"]
+    data = beamport.open(lab.data)
+    assert sum(counts(lab).values()) == sent
+    events = [event["count"] for event in data["events"].read()]
+    # What waits for a later message at the end of a run is found with the next one.
+    assert sum(events) >= sent - 4 * 200 and set(events) <= {1, 2, 3, 4}, (sum(events), sent)
+    assert events.count(4) > 0.9 * len(events), len(events)
+    print(f"boards: {sent // 800} times 4 switched off and on, {sent} messages, 0 lost, {len(events)} events")
 
 
 GROUPS = """

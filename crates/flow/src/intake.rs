@@ -65,6 +65,8 @@ pub struct Intake {
     lasting: Vec<Gap>,
     pace: Pace,
     frontier: i64,
+    /// What it becomes once this record of the book is safe.
+    coming: Option<(u64, i64)>,
     ended: bool,
     /// A commit says that nothing more will come.
     is_finished: bool,
@@ -232,6 +234,7 @@ impl Intake {
             waiting: VecDeque::new(),
             lasting,
             frontier: i64::MIN,
+            coming: None,
             ended: false,
             is_finished: false,
             no_room: None,
@@ -247,10 +250,23 @@ impl Intake {
         };
         if !is_newest {
             intake.replace(now)?;
-        } else if entries.needs_table && next > 0 || entries.walked > intake.pace.segment {
-            intake.is_late = !intake.commit(now, false, Wanted::Table)?;
+        } else {
+            let needs_table = entries.needs_table && next > 0 || entries.walked > intake.pace.segment;
+            intake.commit_start(now, needs_table)?;
         }
         Ok(intake)
+    }
+
+    /// Commits what the start has found. A start may wait for the disk, a step may not.
+    fn commit_start(&mut self, now: i64, needs_table: bool) -> Result<(), Fault> {
+        if !needs_table && !self.origins.has_gaps() {
+            return Ok(());
+        }
+        self.write_into(true)?;
+        let wanted = if needs_table { Wanted::Table } else { Wanted::Nothing };
+        self.is_late = !self.commit(now, false, wanted)?;
+        let _ = self.commits.get().map(Book::settle);
+        Ok(())
     }
 
     /// Commits the state and the totals with which the source goes on, in the place of newer ones whose messages a
@@ -318,12 +334,26 @@ impl Intake {
             self.safe = safe;
         }
         let is_idle = !is_blocked && step != Step::Again;
-        // A run must not be sealed before its losses are in the book.
-        if self.is_late {
-            return Ok(step);
-        }
-        self.frontier = self.frontier.max(if is_idle { self.source.frontier(now) } else { self.source.reached() });
+        let reached = if is_idle { self.source.frontier(now) } else { self.source.reached() };
+        self.advance(reached);
         Ok(step)
+    }
+
+    /// Moves the frontier on, once all that was lost until then can be read in the book: a run must not be sealed
+    /// before.
+    fn advance(&mut self, reached: i64) {
+        let (mut reached, mut newest) = (Some(reached).filter(|_| !self.is_late), None);
+        if let Some(book) = self.commits.get() {
+            let is_safe = |sequence: &u64| book.is_safe(*sequence);
+            if let Some((_, coming)) = self.coming.take_if(|(sequence, _)| is_safe(sequence)) {
+                self.frontier = self.frontier.max(coming);
+            }
+            newest = book.next_sequence().checked_sub(1).filter(|newest| !is_safe(newest));
+        }
+        if let Some((newest, reached)) = newest.zip(reached.take_if(|_| newest.is_some())) {
+            self.coming.get_or_insert((newest, reached));
+        }
+        self.frontier = reached.map_or(self.frontier, |reached| self.frontier.max(reached));
     }
 
     /// Ends the source, and commits its state and what it still says of missing messages. `now` in ns since 1970 UTC.
@@ -382,7 +412,10 @@ impl Intake {
     /// will come, so that nobody is missed after a restart. False if there is no room for all of it now: the next step
     /// tries again.
     fn commit(&mut self, now: i64, finished: bool, wanted: Wanted) -> Result<bool, Fault> {
-        if !self.write()? {
+        // A source may rely on it that its first state is there before its first message, and a run on the account of
+        // one that has ended.
+        let waits = finished || self.commits.get().is_none() && self.source.state() != self.state;
+        if !self.write_into(waits)? {
             return Ok(false);
         }
         let names = self.writer.origins();
@@ -422,7 +455,12 @@ impl Intake {
         self.origins.clear_gaps();
         self.state = state;
         self.is_finished |= finished;
-        self.write()
+        if !waits {
+            return self.write();
+        }
+        let is_written = self.settle()?;
+        let _ = self.commits.get().map(Book::settle);
+        Ok(is_written)
     }
 
     /// Appends what came and was no message to `NAME.aside`: in memory, and a help for people, which stops nothing if
@@ -547,7 +585,7 @@ impl Intake {
     /// How long the source may rest at most, whatever it has asked for, ns: until its messages are marked and its state is
     /// committed there is work after a step. `None`: the source alone says when it is due.
     pub fn rest_max(&self) -> Option<i64> {
-        if self.is_late || !self.strays.is_empty() || !self.marked() {
+        if self.is_late || self.coming.is_some() || !self.strays.is_empty() || !self.marked() {
             return Some(UNMARKED_PAUSE);
         }
         // The state may have changed since it was asked for.

@@ -21,13 +21,17 @@ impl Default for Fuzz {
     fn default() -> Self {
         let framings: [Box<dyn Framing>; 5] = [
             Box::<Beamport>::default(),
-            Box::new(Ess::new("d001", |_| None)),
+            Box::new(Ess::new("d001")),
             Box::new(Geb),
-            Box::new(Hadaq::new(None)),
+            Box::new(Hadaq),
             Box::new(Raw(SchemaId(*b"raw0"))),
         ];
         let cut = vec![0; framings.len()];
-        let framings = framings.map(|framing| (framing, Numbers::new(None, 0, 50))).into();
+        let framings = framings.map(|framing| {
+            let numbers = Numbers::new(None, 0, 50, framing.counter());
+            (framing, numbers)
+        });
+        let framings = framings.into();
         Self { framings, cuts: Vec::new(), pieces: Vec::new(), lost: Vec::new(), now: 0, cut }
     }
 }
@@ -56,7 +60,10 @@ impl Fuzz {
             assert!(end <= cut.payload.start && cut.payload.end <= bytes.len(), "messages overlap, or are longer");
             end = cut.payload.end;
             match cut.number {
-                Number::Board { number, mark } => drop(numbers.take(number, mark, self.now, self.now)),
+                Number::Board { shown, mark } => {
+                    let number = framing.number(numbers.last(), shown);
+                    number.map(|number| numbers.take(number, mark, self.now, self.now));
+                }
                 Number::Arrival => drop(numbers.count()),
             }
             if numbers.closes() {

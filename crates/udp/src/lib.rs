@@ -15,6 +15,7 @@ pub mod fuzz;
 mod limits;
 mod network;
 mod numbers;
+mod owner;
 mod section;
 mod socket;
 mod source;

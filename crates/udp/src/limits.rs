@@ -9,8 +9,15 @@ pub(crate) const NUMBERS: usize = 65_536;
 pub(crate) const WINDOW: u64 = flow::limits::REORDER_WINDOW;
 
 /// A number this far ahead of the highest one needs a second one near it: at 20,000 messages a second, 14 minutes
-/// without contact. The first message after a longer time is lost.
+/// without contact.
 pub(crate) const AHEAD: u64 = 1 << 24;
+/// The same where no checksum covers numbers: a flipped bit must not move them. Where it moves one by less, the numbers
+/// between come and are taken, as they are late by no more than `WINDOW`.
+pub(crate) const AHEAD_UNCHECKED: u64 = WINDOW / 4;
+/// A port is that of another sender when the one before has sent nothing for so long, ns: a board was replaced.
+pub(crate) const OWNER_PATIENCE: i64 = 10_000_000_000;
+/// A source that has made no message of so many datagrams in a row, and for so long (ns), is a trouble.
+pub(crate) const DEAF: (u64, i64) = (16, 5_000_000_000);
 
 /// Lives of one board, as of every origin. The messages of later ones are refused: a sender whose numbers have no order
 /// must not fill the table of origins.

@@ -4,14 +4,15 @@
 //! time; a late datagram fills it before. Which cause a lost number is given follows from counts: first as many as the
 //! kernel dropped at the socket, then as many as damaged datagrams came, then the network.
 //!
-//! A number far ahead of the highest one is not believed before another one near it has come: a single datagram, of a
-//! fault in a board or of a stranger, would otherwise be counted as the loss of any number of messages.
+//! A number far ahead of the highest one is not believed before the next one continues it: a single datagram, of a
+//! fault in a board or of a stranger, would otherwise be counted as the loss of any number of messages. Where no
+//! checksum covers numbers, the same goes for one that looks like a restart. The caller keeps the datagram until then.
 //!
 //! Constraints: memory is bounded: a mark of 4 bytes for each of the last 65,536 numbers, and holes among the last
 //! 4,096 alone, because the account of the stream (`flow`) accepts numbers that are late by that much. Older holes are
 //! filed at once. No clock: the caller passes the time.
 
-use crate::limits::{AHEAD, NUMBERS, WINDOW};
+use crate::limits::{AHEAD, AHEAD_UNCHECKED, NUMBERS, WINDOW};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -24,8 +25,8 @@ pub(crate) enum Sign {
     Duplicate,
     /// It is so late that its hole is closed.
     Late,
-    /// It is so far ahead of the highest one that it is not believed yet.
-    Ahead,
+    /// It is not believed yet: the next one says whether it is ([`Numbers::verdict`]).
+    Doubt,
     /// The board counts from the beginning again.
     Restart,
 }
@@ -66,6 +67,15 @@ pub(crate) struct Lost {
     pub(crate) cause: Cause,
 }
 
+/// How a board counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counter {
+    /// Where it begins again; `None`: never.
+    pub(crate) wrap: Option<u64>,
+    /// A checksum covers it.
+    pub(crate) is_checked: bool,
+}
+
 /// A hole that is not filed yet.
 #[derive(Clone, Debug)]
 struct Hole {
@@ -76,11 +86,11 @@ struct Hole {
     is_absent: bool,
 }
 
-/// A counter of datagrams that did not become messages, as far as its counts have not become causes of holes.
+/// Datagrams that did not become messages, as far as its counts have not become causes of holes.
 ///
 /// What it counted and no hole followed was no message of the board: it expires once later numbers have come.
 #[derive(Debug, Default)]
-struct Counter {
+struct Unnumbered {
     total: u64,
     /// Counts that became causes, or expired.
     used: u64,
@@ -90,7 +100,7 @@ struct Counter {
     mark: Option<(u64, i64, u64)>,
 }
 
-impl Counter {
+impl Unnumbered {
     /// Takes up to `n` counts.
     fn take(&mut self, n: u64) -> u64 {
         let taken = n.min(self.total - self.used);
@@ -128,10 +138,16 @@ pub(crate) struct Numbers {
     marks: Box<[u32]>,
     /// In the order of the numbers.
     holes: VecDeque<Hole>,
-    kernel: Counter,
-    damaged: Counter,
-    /// The number before, if it was not believed.
-    doubted: Option<u64>,
+    kernel: Unnumbered,
+    damaged: Unnumbered,
+    /// Number and mark of the message before, if it was not believed.
+    doubted: Option<(u64, u32)>,
+    /// Whether the last number has continued one that was not believed.
+    verdict: Option<bool>,
+    /// A checksum covers numbers.
+    is_checked: bool,
+    /// Where the counter of the board begins again.
+    wrap: Option<u64>,
     /// Time of the message with the highest number, ns since 1970 UTC.
     last_time: i64,
     /// The next number is the first since the receiver started.
@@ -142,7 +158,7 @@ pub(crate) struct Numbers {
 
 impl Numbers {
     /// Of a board of which messages below `next` are in the stream. `reorder`: how long datagrams may be late, ns.
-    pub(crate) fn new(next: Option<u64>, last_time: i64, reorder: i64) -> Self {
+    pub(crate) fn new(next: Option<u64>, last_time: i64, reorder: i64, counter: Counter) -> Self {
         let floor = next.unwrap_or(0);
         Self {
             next,
@@ -150,9 +166,12 @@ impl Numbers {
             first: floor,
             marks: vec![0; NUMBERS].into(),
             holes: VecDeque::new(),
-            kernel: Counter::default(),
-            damaged: Counter::default(),
+            kernel: Unnumbered::default(),
+            damaged: Unnumbered::default(),
             doubted: None,
+            verdict: None,
+            is_checked: counter.is_checked,
+            wrap: counter.wrap,
             last_time,
             is_resumed: next.is_some(),
             reorder,
@@ -179,11 +198,67 @@ impl Numbers {
         number
     }
 
+    /// The highest number.
+    pub(crate) fn last(&self) -> Option<u64> {
+        self.next.and_then(|next| next.checked_sub(1))
+    }
+
+    /// What became of a number that was not believed, once after the one behind it: whether that one has continued it.
+    /// The message is then to be taken again, or refused.
+    pub(crate) fn verdict(&mut self) -> Option<bool> {
+        self.verdict.take()
+    }
+
+    /// No number comes that could continue one that is not believed. Whether there was one.
+    pub(crate) fn dismiss(&mut self) -> bool {
+        let was_doubted = self.doubted.take().is_some();
+        self.damaged.total += u64::from(was_doubted);
+        was_doubted
+    }
+
     /// What the number of a message is. `mark`: the checksum of its header, by which a datagram that came twice is
     /// told from one of a board that has restarted. `time`: its source time. Before a number for which the answer is
     /// `New` is appended, [`Self::closes`] says whether holes have to be filed.
     pub(crate) fn take(&mut self, number: u64, mark: u32, time: i64, now: i64) -> Sign {
         let mark = mark.max(1);
+        if self.doubted == Some((number, mark)) {
+            return Sign::Duplicate;
+        }
+        let confirms = self.confirms(number);
+        let sign = match self.next {
+            // A life that the doubted one began.
+            Some(next) if confirms && self.doubted.is_some_and(|(doubted, _)| !self.is_jump(doubted, next)) => {
+                Sign::Restart
+            }
+            _ => self.judge(number, mark, time, now, confirms),
+        };
+        self.conclude(confirms);
+        if sign == Sign::Doubt {
+            self.doubted = Some((number, mark));
+        }
+        sign
+    }
+
+    /// Whether a number is that of a message behind a loss, and not of another life: it fits the width of the counter.
+    fn is_jump(&self, number: u64, next: u64) -> bool {
+        number >= next && self.wrap.is_none_or(|wrap| number - next < wrap / 256)
+    }
+
+    /// Whether a number continues the one that was not believed, rather than the highest one.
+    fn confirms(&self, number: u64) -> bool {
+        let Some(((doubted, _), next)) = self.doubted.zip(self.next) else { return false };
+        let distance = number.abs_diff(doubted.saturating_add(1));
+        number != doubted && distance < NUMBERS as u64 && distance < number.abs_diff(next)
+    }
+
+    fn conclude(&mut self, confirms: bool) {
+        if self.doubted.take().is_some() {
+            self.verdict = Some(confirms);
+            self.damaged.total += u64::from(!confirms);
+        }
+    }
+
+    fn judge(&mut self, number: u64, mark: u32, time: i64, now: i64, is_believed: bool) -> Sign {
         let at = number as usize % NUMBERS;
         let Some(next) = self.next else {
             (self.first, self.floor) = (number, 0);
@@ -191,9 +266,10 @@ impl Numbers {
             (self.marks[at], self.last_time) = (mark, time);
             return Sign::New;
         };
+        let restart = if self.is_checked { Sign::Restart } else { Sign::Doubt };
         if number >= next {
-            if !self.believes(number, next) {
-                return Sign::Ahead;
+            if number - next >= self.ahead() && !is_believed {
+                return Sign::Doubt;
             }
             self.open(next..number, time, now);
             self.forget(next..number);
@@ -202,18 +278,24 @@ impl Numbers {
             return Sign::New;
         }
         if number < self.floor || next - number > NUMBERS as u64 {
-            return Sign::Restart;
+            return restart;
         }
         match self.marks[at] {
             0 if next - number > WINDOW => Sign::Late,
+            0 if self.first.saturating_sub(number) >= self.ahead() => restart,
             0 => {
                 self.fill(number, time, now);
                 self.marks[at] = mark;
                 Sign::New
             }
             known if known == mark => Sign::Duplicate,
-            _ => Sign::Restart,
+            _ => restart,
         }
+    }
+
+    /// A number is not believed from so far ahead of the highest one on.
+    fn ahead(&self) -> u64 {
+        if self.is_checked { AHEAD } else { AHEAD_UNCHECKED }
     }
 
     /// The board says that its next message has this number, at this time.
@@ -226,23 +308,18 @@ impl Numbers {
             // A late announcement is older than the newest message.
             return if time > self.last_time { Sign::Restart } else { Sign::Late };
         }
-        if !self.believes(number, next) {
-            return Sign::Ahead;
+        let confirms = self.confirms(number);
+        if number - next >= self.ahead() && !confirms {
+            // The next datagram says more.
+            return Sign::Doubt;
+        }
+        if confirms {
+            self.conclude(true);
         }
         self.open(next..number, time, now);
         self.forget(next..number);
         self.next = Some(number);
         Sign::New
-    }
-
-    /// Whether a number that is not below the highest one is that of a message. One that is not believed is taken for
-    /// the number of a message that is missing, in a damaged datagram.
-    fn believes(&mut self, number: u64, next: u64) -> bool {
-        let is_near = |known: u64| (1..NUMBERS as u64).contains(&known.abs_diff(number));
-        let is_believed = number - next < AHEAD || self.doubted.is_some_and(is_near);
-        self.doubted = (!is_believed).then_some(number);
-        self.damaged.total += u64::from(!is_believed);
-        is_believed
     }
 
     /// A damaged datagram came: perhaps one of the missing ones.
@@ -383,6 +460,8 @@ mod tests {
     use testkit::Dice;
 
     const REORDER: i64 = 50;
+    const CHECKED: Counter = Counter { wrap: None, is_checked: true };
+    const PLAIN: Counter = Counter { wrap: Some(1 << 24), is_checked: false };
 
     fn lost_of(lost: &[Lost], cause: Cause) -> Vec<u64> {
         lost.iter().filter(|one| one.cause == cause).flat_map(|one| one.numbers.clone()).collect()
@@ -400,7 +479,7 @@ mod tests {
 
     #[test]
     fn a_late_number_fills_its_hole_until_the_hole_is_filed() {
-        let (mut numbers, mut lost) = (Numbers::new(None, 0, REORDER), Vec::new());
+        let (mut numbers, mut lost) = (Numbers::new(None, 0, REORDER, CHECKED), Vec::new());
         for (number, now) in [(0, 0), (4, 1), (2, 2)] {
             assert_eq!(take(&mut numbers, number, now, &mut lost), Sign::New);
         }
@@ -416,7 +495,7 @@ mod tests {
 
     #[test]
     fn numbers_before_the_first_one_seen_are_holes_too() {
-        let (mut numbers, mut lost) = (Numbers::new(None, 0, REORDER), Vec::new());
+        let (mut numbers, mut lost) = (Numbers::new(None, 0, REORDER, CHECKED), Vec::new());
         for number in [5, 2, 6, 3] {
             assert_eq!(take(&mut numbers, number, 0, &mut lost), Sign::New);
         }
@@ -426,7 +505,7 @@ mod tests {
 
     #[test]
     fn an_announced_number_shows_the_loss_before_it() {
-        let (mut numbers, mut lost) = (Numbers::new(None, 0, REORDER), Vec::new());
+        let (mut numbers, mut lost) = (Numbers::new(None, 0, REORDER, CHECKED), Vec::new());
         assert_eq!(numbers.announce(0, 0, 0), Sign::New);
         take(&mut numbers, 2, 0, &mut lost);
         assert_eq!(numbers.announce(5, 9, 0), Sign::New);
@@ -440,7 +519,7 @@ mod tests {
 
     #[test]
     fn the_same_number_with_another_header_is_a_restart() {
-        let mut numbers = Numbers::new(None, 0, REORDER);
+        let mut numbers = Numbers::new(None, 0, REORDER, CHECKED);
         for number in 0..10 {
             assert_eq!(numbers.take(number, 1, 0, 0), Sign::New);
         }
@@ -452,7 +531,7 @@ mod tests {
 
     #[test]
     fn a_count_that_no_hole_follows_expires() {
-        let (mut numbers, mut lost) = (Numbers::new(None, 0, REORDER), Vec::new());
+        let (mut numbers, mut lost) = (Numbers::new(None, 0, REORDER, CHECKED), Vec::new());
         take(&mut numbers, 0, 0, &mut lost);
         // A datagram of somebody else.
         numbers.damage();
@@ -469,7 +548,7 @@ mod tests {
 
     #[test]
     fn a_count_explains_a_hole_in_one_numbering_alone() {
-        let mut both = [Numbers::new(None, 0, REORDER), Numbers::new(None, 0, REORDER)];
+        let mut both = [Numbers::new(None, 0, REORDER, CHECKED), Numbers::new(None, 0, REORDER, CHECKED)];
         let mut lost = [Vec::new(), Vec::new()];
         for numbers in &mut both {
             numbers.take(0, 1, 0, 0);
@@ -489,7 +568,7 @@ mod tests {
 
     #[test]
     fn the_largest_numbers_do_not_overflow() {
-        let (mut numbers, mut lost) = (Numbers::new(None, 0, REORDER), Vec::new());
+        let (mut numbers, mut lost) = (Numbers::new(None, 0, REORDER, CHECKED), Vec::new());
         for number in [0, u64::MAX, u64::MAX - 1, u64::MAX, 1, u64::MAX] {
             take(&mut numbers, number, i64::MAX, &mut lost);
             numbers.announce(u64::MAX, i64::MAX, i64::MIN);
@@ -497,33 +576,114 @@ mod tests {
         numbers.file(i64::MAX, true, &mut lost);
     }
 
-    #[test]
-    fn a_number_far_ahead_is_believed_when_one_near_it_follows() {
-        let (mut numbers, mut lost) = (Numbers::new(None, 0, REORDER), Vec::new());
-        let far = 1 << 40;
-        for (number, sign) in [
-            (0, Sign::New),
-            (far, Sign::Ahead),
-            // The same datagram again is no confirmation, and neither is one that is far from it.
-            (far, Sign::Ahead),
-            (2 * far, Sign::Ahead),
-            (1, Sign::New),
-            // One of the board has come between.
-            (2 * far + 1, Sign::Ahead),
-            (3, Sign::New),
-            (AHEAD + 3, Sign::New),
-        ] {
-            assert_eq!(take(&mut numbers, number, 0, &mut lost), sign, "{number}");
+    /// What becomes of numbers: a message that is held is taken or refused with the next one.
+    fn fates(numbers: &mut Numbers, all: &[(u64, Sign)]) -> (Vec<u64>, u64, Vec<Lost>) {
+        let (mut taken, mut refused, mut lost, mut held) = (Vec::new(), 0, Vec::new(), None);
+        for &(number, expected) in all {
+            let sign = take(numbers, number, 0, &mut lost);
+            assert_eq!(sign, expected, "{number}");
+            let verdict = numbers.verdict();
+            let before = verdict.and_then(|_| held.take());
+            match sign {
+                Sign::New => taken.push(number),
+                Sign::Doubt => held = Some(number),
+                Sign::Restart => {
+                    numbers.file(i64::MAX, false, &mut lost);
+                    numbers.restart();
+                    assert_eq!(take(numbers, number, 0, &mut lost), Sign::New);
+                    taken.push(number);
+                }
+                Sign::Duplicate | Sign::Late => refused += 1,
+            }
+            match (before, verdict) {
+                (Some(number), Some(true)) => {
+                    assert_eq!(take(numbers, number, 0, &mut lost), Sign::New);
+                    taken.push(number);
+                }
+                (Some(_), _) => refused += 1,
+                (None, _) => {}
+            }
         }
-        assert_eq!(numbers.announce(far, 0, 0), Sign::Ahead);
-        assert_eq!(take(&mut numbers, far + 2, 0, &mut lost), Sign::New);
-        // What came between the two is late, and not the beginning of another life.
-        assert_eq!(take(&mut numbers, far + 1, 0, &mut lost), Sign::New);
-        numbers.file(100, true, &mut lost);
+        refused += u64::from(numbers.dismiss());
+        numbers.file(i64::MAX, true, &mut lost);
+        (taken, refused, lost)
+    }
+
+    #[test]
+    fn a_number_far_ahead_is_believed_when_the_next_one_continues_it() {
+        let (far, mut numbers) = (1 << 40, Numbers::new(None, 0, REORDER, CHECKED));
+        let (taken, refused, lost) = fates(
+            &mut numbers,
+            &[
+                (0, Sign::New),
+                (far, Sign::Doubt),
+                // The same datagram again is no confirmation, and neither is one that is far from it.
+                (far, Sign::Duplicate),
+                (2 * far, Sign::Doubt),
+                (1, Sign::New),
+                (AHEAD + 1, Sign::New),
+                (far, Sign::Doubt),
+                // Nothing is lost where it was right.
+                (far + 2, Sign::New),
+                (far + 1, Sign::New),
+            ],
+        );
+        assert_eq!((taken, refused), (vec![0, 1, AHEAD + 1, far + 2, far, far + 1], 3));
         let of = |cause| lost.iter().filter(move |one| one.cause == cause);
         let sum = |cause| of(cause).map(|one| one.numbers.end - one.numbers.start).sum::<u64>();
-        assert_eq!((sum(Cause::Damaged), sum(Cause::Network)), (5, far - 3 - 5));
+        assert_eq!((sum(Cause::Damaged), sum(Cause::Network)), (2, far - 3 - 2));
         assert_eq!(numbers.next(), Some(far + 3));
+    }
+
+    #[test]
+    fn a_flipped_bit_of_a_number_without_a_checksum_moves_nothing() {
+        for bit in 0..24 {
+            let (mut numbers, mut lost) = (Numbers::new(None, 0, REORDER, PLAIN), Vec::new());
+            let (mut taken, mut held, mut restarts) = (Vec::new(), None, 0);
+            for number in 100_000..110_000_u64 {
+                let shown = if number == 105_000 { number ^ 1 << bit } else { number };
+                // Each has a header of its own, whatever its number.
+                let sign = numbers.take(shown, number as u32, number as i64, number as i64);
+                let verdict = numbers.verdict();
+                if let (Some(before), Some(true)) = (verdict.and_then(|_| held.take()), verdict) {
+                    taken.push(before);
+                }
+                match sign {
+                    Sign::New => taken.push(shown),
+                    Sign::Doubt => held = Some(shown),
+                    Sign::Restart => restarts += 1,
+                    Sign::Duplicate | Sign::Late => {}
+                }
+                if numbers.closes() {
+                    numbers.close(&mut lost);
+                }
+                numbers.file(number as i64, true, &mut lost);
+            }
+            numbers.file(i64::MAX, true, &mut lost);
+            let missing = lost.iter().flat_map(|one| one.numbers.clone()).filter(|n| !taken.contains(n)).count();
+            // Its own number is lost, and at most the one that it had in its place.
+            assert!(restarts == 0 && missing <= 1 && taken.len() >= 9_998, "bit {bit}: {missing} {}", taken.len());
+            assert_eq!(numbers.next(), Some(110_000), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_restart_without_a_checksum_is_believed_when_the_next_one_continues_it() {
+        let mut numbers = Numbers::new(Some(9_000_000), 0, REORDER, PLAIN);
+        // Switched on again, and once more before the counter was high: nothing of it is lost.
+        let signs = [(0, Sign::Doubt), (1, Sign::Restart), (2, Sign::New), (3, Sign::New)];
+        assert_eq!(fates(&mut numbers, &signs).0, [1, 0, 2, 3]);
+        // Of 24 bits 0 looks like one far ahead: that is no loss of 6,777,216.
+        let mut numbers = Numbers::new(Some(10_000_000), 0, REORDER, PLAIN);
+        let ahead = 1 << 24;
+        assert_eq!(numbers.take(ahead, 1, 0, 0), Sign::Doubt);
+        assert_eq!((numbers.take(ahead + 1, 2, 0, 0), numbers.verdict()), (Sign::Restart, Some(true)));
+        // What fits the width of the counter is.
+        let mut numbers = Numbers::new(Some(10_000_000), 0, REORDER, PLAIN);
+        let near = 10_060_000;
+        let (taken, refused, lost) = fates(&mut numbers, &[(near, Sign::Doubt), (near + 1, Sign::New)]);
+        assert_eq!((taken, refused), (vec![near + 1, near], 0));
+        assert_eq!(lost_of(&lost, Cause::Absent).len(), 60_000);
     }
 
     /// Loss, duplicates, damage and reordering of any depth, against sets of numbers.
@@ -551,7 +711,7 @@ mod tests {
                 }
             }
             arrivals.sort_by_key(|arrival| arrival.0);
-            let (mut numbers, mut lost) = (Numbers::new(None, 0, 20_000), Vec::new());
+            let (mut numbers, mut lost) = (Numbers::new(None, 0, 20_000, CHECKED), Vec::new());
             let mut came = vec![0_u32; total as usize];
             let mut late = 0;
             for (now, number) in arrivals {

@@ -2,10 +2,11 @@
 
 use crate::framing::{Beamport, Cut, Ess, Framing, Geb, Hadaq, Number, Raw, Read, Stamp, nearest};
 use crate::limits::{
-    BATCH as DATAGRAMS, ESS_QUEUES, FILE_PAUSE, FULL_PAUSE, IDLE_PAUSE, LIVES_MAX, STEP_DATAGRAMS, STRANGERS,
+    BATCH as DATAGRAMS, DEAF, ESS_QUEUES, FILE_PAUSE, FULL_PAUSE, IDLE_PAUSE, LIVES_MAX, STEP_DATAGRAMS, STRANGERS,
     STRANGERS_BYTES,
 };
 use crate::numbers::{Lost, Numbers, Sign};
+use crate::owner::{Owner, Sender};
 use crate::section::{FramingWord, Plan};
 use crate::socket::{self, Batch};
 use crate::throttle::Control;
@@ -70,7 +71,12 @@ impl Source for Udp {
     fn trouble(&self) -> Option<Fault> {
         let open = self.open.as_ref()?;
         let throttle = open.throttle.as_ref().and_then(Control::fault);
-        throttle.or(open.trouble.as_ref()).cloned()
+        open.wrong.as_ref().or(throttle).or(open.trouble.as_ref()).cloned()
+    }
+
+    fn absent(&self) -> Option<Fault> {
+        let open = self.open.as_ref()?;
+        if open.deaf.is_begun { None } else { open.deaf_fault(&self.plan.name) }
     }
 
     fn status(&self) -> Value {
@@ -105,6 +111,32 @@ struct Open {
     /// A message found no room in this step.
     is_full: bool,
     strangers: Strangers,
+    owner: Owner,
+    /// A message was made of the datagram at hand.
+    has_message: bool,
+    deaf: Deaf,
+    /// What is wrong with what comes.
+    wrong: Option<Fault>,
+}
+
+/// Datagrams in a row of which no message was made.
+#[derive(Default)]
+struct Deaf {
+    /// There was a message, or a sign of life of the board.
+    is_begun: bool,
+    datagrams: u64,
+    /// When the first of them came, ns.
+    since: i64,
+}
+
+impl Deaf {
+    fn see(&mut self, has_message: bool, now: i64) {
+        match (has_message, self.datagrams) {
+            (true, _) => (self.is_begun, self.datagrams) = (true, 0),
+            (false, 0) => (self.datagrams, self.since) = (1, now),
+            (false, _) => self.datagrams += 1,
+        }
+    }
 }
 
 /// Foreign datagrams to be set aside at the end of the step, and how many were of each reason.
@@ -160,11 +192,34 @@ struct Books {
     life: u32,
     /// The origin of this life in the stream.
     row: Option<u32>,
+    /// There are no more lives: the receiver counts.
+    is_counted_here: bool,
+    /// The message whose number is not believed yet.
+    held: Option<Held>,
+    /// One of which the next has said whether it is.
+    settled: Option<(Held, bool)>,
     /// Numbers that are lost and not in the account yet: empty between two messages.
     lost: Vec<Lost>,
     datagrams: u64,
     bytes: u64,
     counts: BTreeMap<&'static str, u64>,
+}
+
+/// What becomes of a message.
+enum Fate {
+    /// It has this number in the stream.
+    Number(u64),
+    /// Its number is not believed yet.
+    Held,
+    /// It is refused for this reason.
+    Refused(&'static str),
+}
+
+/// A message whose number is not believed yet, and its datagram.
+struct Held {
+    cut: Cut,
+    time: i64,
+    datagram: Vec<u8>,
 }
 
 impl Open {
@@ -177,24 +232,23 @@ impl Open {
             Fault::new(what, "the kernel allows no larger one")
                 .hint(format!("sysctl -w net.core.rmem_max={}", plan.buffer))
         });
+        let framing: Box<dyn Framing> = match plan.framing {
+            FramingWord::Beamport => Box::<Beamport>::default(),
+            FramingWord::Ess => Box::new(Ess::new(&plan.name)),
+            FramingWord::Geb => Box::new(Geb),
+            FramingWord::Hadaq => Box::new(Hadaq),
+            FramingWord::Raw => Box::new(Raw(plan.schema)),
+        };
         let is_known = |queue: &u8| {
             let name = origin_of(&plan.name, *queue);
             *queue == 0 || resume.origins.iter().any(|origin| origin.name == name)
         };
-        let books: Vec<Books> =
-            (0..ESS_QUEUES as u8).filter(is_known).map(|queue| Books::new(plan, queue, now, resume)).collect();
-        let next = |queue| books.iter().find(|books| books.queue == queue)?.numbers.next();
+        let new = |queue| Books::new((plan, framing.as_ref()), queue, now, resume);
+        let books: Vec<Books> = (0..ESS_QUEUES as u8).filter(is_known).map(new).collect();
         let known = resume.origins.iter().find(|origin| origin.name == plan.name);
         let stamped = Stamped(known.map(|known| known.last_time));
         let counter = Counter { known: socket::drops(&socket).map_err(cannot)?, read: now };
         let throttle = plan.throttle.map(|throttle| Control::open(&plan.name, throttle)).transpose()?;
-        let framing: Box<dyn Framing> = match plan.framing {
-            FramingWord::Beamport => Box::<Beamport>::default(),
-            FramingWord::Ess => Box::new(Ess::new(&plan.name, next)),
-            FramingWord::Geb => Box::new(Geb),
-            FramingWord::Hadaq => Box::new(Hadaq::new(next(0))),
-            FramingWord::Raw => Box::new(Raw(plan.schema)),
-        };
         let (cuts, strangers) = Default::default();
         Ok(Self {
             socket,
@@ -206,9 +260,13 @@ impl Open {
             throttle,
             fill: (0.0, i64::MIN),
             cuts,
-            asked: 1,
+            asked: 2,
             is_full: false,
             strangers,
+            owner: Owner::default(),
+            has_message: false,
+            deaf: Deaf::default(),
+            wrong: None,
         })
     }
 
@@ -229,6 +287,7 @@ impl Open {
             if !(0..IDLE_PAUSE).contains(&now.saturating_sub(self.fill.1)) {
                 self.fill = (out.fill(), now);
             }
+            self.wrong = self.fault(plan, now);
             for at in 0..self.books.len() {
                 let books = &mut self.books[at];
                 books.numbers.file(now, taken < STEP_DATAGRAMS, &mut books.lost);
@@ -256,10 +315,38 @@ impl Open {
         }
         for at in 0..self.books.len() {
             let books = &mut self.books[at];
+            if books.numbers.dismiss() {
+                books.refuse("number", out)?;
+            }
             books.numbers.file(i64::MAX, false, &mut books.lost);
             self.file(at, out)?;
         }
         Ok(())
+    }
+
+    /// What is wrong with what comes, at `now`.
+    fn fault(&self, plan: &Plan, now: i64) -> Option<Fault> {
+        let (most, patience) = DEAF;
+        let is_deaf = self.deaf.datagrams >= most && now.saturating_sub(self.deaf.since) >= patience;
+        let counted = self.books.iter().find(|books| books.is_counted_here).map(|books| {
+            let what = format!("the losses of `{}` are not known any more", books.name);
+            let cause = format!("it has begun to count again {LIVES_MAX} times");
+            Fault::new(what, cause).hint("begin another data folder")
+        });
+        let deaf = is_deaf.then(|| self.deaf_fault(&plan.name)).flatten();
+        deaf.or_else(|| self.owner.fault(&plan.name, now)).or(counted)
+    }
+
+    /// Nothing of what comes is a message; none where nothing came.
+    fn deaf_fault(&self, source: &str) -> Option<Fault> {
+        if self.deaf.datagrams == 0 {
+            return None;
+        }
+        let counts = &self.books.first()?.counts;
+        let words: Vec<String> = counts.iter().map(|(word, n)| format!("{n} {word}")).collect();
+        let what = format!("source `{source}` has refused the last {} datagrams", self.deaf.datagrams);
+        let hint = format!("check `framing` and who sends; `beamport cat {source}.aside --json` shows some of them");
+        Some(Fault::new(what, format!("so far {}", words.join(", "))).hint(hint))
     }
 
     fn status(&self) -> Value {
@@ -289,7 +376,8 @@ impl Open {
                 }
             }
             if !batch.was_full(count) {
-                self.asked = (count + 1).clamp(1, DATAGRAMS);
+                // One more than comes: a second, empty call would cost as much as the first.
+                self.asked = (count + 1).clamp(2, DATAGRAMS);
                 break;
             }
             self.asked = (2 * self.asked).min(DATAGRAMS);
@@ -316,32 +404,43 @@ impl Open {
         let mut cuts = std::mem::take(&mut self.cuts);
         cuts.clear();
         let read = self.framing.cut(datagram, &mut cuts);
-        if let Read::Refused { reason, .. } = read {
-            self.strangers.keep(reason, batch.sender(at), datagram);
+        let is_numbered = cuts.iter().any(|cut| matches!(cut.number, Number::Board { .. }));
+        let sender = Sender { address: batch.sender(at), stream: self.framing.stream() };
+        if (is_numbered || matches!(read, Read::Next(..))) && !self.owner.accepts(sender, now) {
+            self.cuts = cuts;
+            self.strangers.keep("stranger", sender.address, datagram);
+            return self.books[0].refuse("stranger", out);
         }
+        if let Read::Refused { reason, .. } = read {
+            self.strangers.keep(reason, sender.address, datagram);
+        }
+        let is_sign_of_life = cuts.is_empty() && !matches!(read, Read::Refused { .. });
+        self.has_message = false;
         for cut in &cuts {
-            if let Some(meta) = self.message(cut, plan, now, out)? {
-                let (head, payload) = (self.framing.head(), &datagram[cut.payload.clone()]);
-                let pushed = match cut.crc {
-                    Some(crc) if head.is_empty() => out.push_checked(&meta, payload, crc)?,
-                    _ if head.is_empty() => out.push(&meta, payload)?,
-                    _ => out.push_parts(&meta, &[head, payload])?,
-                };
-                self.look(cut.queue, pushed, &meta, out)?;
-            }
+            self.message(cut, datagram, plan, now, out)?;
         }
         self.cuts = cuts;
-        self.note(read, plan, now, out)
+        self.note(read, sender.address, plan, now, out)?;
+        self.deaf.see(self.has_message || is_sign_of_life, now);
+        Ok(())
     }
 
     /// Notes what a datagram is beside the messages in it.
-    fn note(&mut self, read: Read, plan: &Plan, now: i64, out: &mut dyn Outlet) -> Result<(), Fault> {
+    fn note(
+        &mut self,
+        read: Read,
+        address: Option<IpAddr>,
+        plan: &Plan,
+        now: i64,
+        out: &mut dyn Outlet,
+    ) -> Result<(), Fault> {
         let books = &mut self.books[0];
         match read {
             Read::Whole => {}
             Read::Refused { reason, is_damaged } => {
                 books.refuse(reason, out)?;
-                if is_damaged {
+                // What others send explains no loss.
+                if is_damaged && self.owner.is_at(address) {
                     self.books.iter_mut().for_each(|books| books.numbers.damage());
                 }
             }
@@ -353,40 +452,60 @@ impl Open {
                             books.numbers.announce(number, time, now);
                         }
                     }
-                    Sign::Ahead => books.refuse("ahead", out)?,
+                    Sign::Doubt => books.refuse("number", out)?,
                     Sign::New | Sign::Duplicate | Sign::Late => {}
                 },
             },
         }
-        Ok(())
+        self.books[0].settle();
+        self.release(0, now, out)
     }
 
-    /// What is known of a message, if it is one to be appended.
-    fn message(&mut self, cut: &Cut, plan: &Plan, now: i64, out: &mut dyn Outlet) -> Result<Option<Meta>, Fault> {
+    /// Takes a message of a datagram.
+    fn message(
+        &mut self,
+        cut: &Cut,
+        datagram: &[u8],
+        plan: &Plan,
+        now: i64,
+        out: &mut dyn Outlet,
+    ) -> Result<(), Fault> {
         let at = self.numbering(cut.queue, plan, now);
+        match self.stamped.time_of(cut.stamp, plan, now)? {
+            Some(time) => self.timed(at, cut, (time, datagram), now, out)?,
+            None => return self.books[at].refuse("time", out),
+        }
+        self.release(at, now, out)
+    }
+
+    /// Takes or refuses the message whose number was not believed, once the next one has said which.
+    fn release(&mut self, at: usize, now: i64, out: &mut dyn Outlet) -> Result<(), Fault> {
+        let Some((held, is_believed)) = self.books[at].settled.take() else { return Ok(()) };
+        let Held { cut, time, datagram } = held;
+        if is_believed {
+            return self.timed(at, &cut, (time, &datagram), now, out);
+        }
+        self.strangers.keep("number", None, &datagram);
+        self.books[at].refuse("number", out)
+    }
+
+    /// Takes a message of this source time.
+    fn timed(
+        &mut self,
+        at: usize,
+        cut: &Cut,
+        (time, datagram): (i64, &[u8]),
+        now: i64,
+        out: &mut dyn Outlet,
+    ) -> Result<(), Fault> {
         let books = &mut self.books[at];
-        let Some(time) = self.stamped.time_of(cut.stamp, plan, now)? else {
-            return books.refuse("time", out).map(|()| None);
-        };
-        let number = match cut.number {
-            Number::Arrival => books.numbers.count(),
-            Number::Board { number, mark } => {
-                let mut sign = books.numbers.take(number, mark, time, now);
-                if sign == Sign::Restart && books.restart(out)? {
-                    sign = books.numbers.take(number, mark, time, now);
-                }
-                let reason = match sign {
-                    Sign::New => None,
-                    Sign::Duplicate => Some("duplicate"),
-                    Sign::Late => Some("late"),
-                    Sign::Ahead => Some("ahead"),
-                    Sign::Restart => Some("restart"),
-                };
-                if let Some(reason) = reason {
-                    return books.refuse(reason, out).map(|()| None);
-                }
-                number
+        let number = match books.fate(cut.number, self.framing.as_ref(), (time, now), out)? {
+            Fate::Number(number) => number,
+            Fate::Held => {
+                books.held = Some(Held { cut: cut.clone(), time, datagram: datagram.to_vec() });
+                return Ok(());
             }
+            Fate::Refused(reason) => return books.refuse(reason, out),
         };
         if books.numbers.closes() {
             self.counter.read(&self.socket, now, &mut self.books);
@@ -394,9 +513,17 @@ impl Open {
             books.numbers.close(&mut books.lost);
             self.file(at, out)?;
         }
-        let books = &mut self.books[at];
-        let origin = books.row(out)?;
-        Ok(Some(Meta { source_time: time, origin, origin_seq: number, schema: cut.schema, flags: cut.flags }))
+        let origin = self.books[at].row(out)?;
+        let meta = Meta { source_time: time, origin, origin_seq: number, schema: cut.schema, flags: cut.flags };
+        let payload = &datagram[cut.payload.clone()];
+        self.has_message = true;
+        let head = self.framing.head(number, payload.len());
+        let pushed = match cut.crc {
+            Some(crc) if head.is_empty() => out.push_checked(&meta, payload, crc)?,
+            _ if head.is_empty() => out.push(&meta, payload)?,
+            _ => out.push_parts(&meta, &[head, payload])?,
+        };
+        self.look(cut.queue, pushed, &meta, out)
     }
 
     /// Counts a message for which there was no room.
@@ -417,7 +544,7 @@ impl Open {
     /// The place of the books of a numbering, which are made on first use.
     fn numbering(&mut self, queue: u8, plan: &Plan, now: i64) -> usize {
         self.books.iter().position(|books| books.queue == queue).unwrap_or_else(|| {
-            self.books.push(Books::new(plan, queue, now, &Resume::default()));
+            self.books.push(Books::new((plan, self.framing.as_ref()), queue, now, &Resume::default()));
             self.books.len() - 1
         })
     }
@@ -455,16 +582,19 @@ fn origin_of(source: &str, queue: u8) -> String {
 
 impl Books {
     /// Of a numbering of the board.
-    fn new(plan: &Plan, queue: u8, now: i64, resume: &Resume) -> Self {
+    fn new((plan, framing): (&Plan, &dyn Framing), queue: u8, now: i64, resume: &Resume) -> Self {
         let name = origin_of(&plan.name, queue);
         let known = resume.origins.iter().find(|origin| origin.name == name);
         let (next, time) = known.map_or((None, now), |known| (Some(known.next_seq), known.last_time));
         Self {
             name,
             queue,
-            numbers: Numbers::new(next, time, plan.reorder),
+            numbers: Numbers::new(next, time, plan.reorder, framing.counter()),
             life: known.map_or(1, |known| known.life),
             row: None,
+            is_counted_here: false,
+            held: None,
+            settled: None,
             lost: Vec::new(),
             datagrams: 0,
             bytes: 0,
@@ -482,6 +612,46 @@ impl Books {
             life => out.origin(&format!("{}#{life}", self.name))?,
         };
         Ok(*self.row.insert(row))
+    }
+
+    /// What becomes of a message, by its number. `times`: its source time, and now.
+    fn fate(
+        &mut self,
+        number: Number,
+        framing: &dyn Framing,
+        (time, now): (i64, i64),
+        out: &mut dyn Outlet,
+    ) -> Result<Fate, Fault> {
+        let (shown, mark) = match number {
+            Number::Board { shown, mark } if !self.is_counted_here => (shown, mark),
+            _ => return Ok(Fate::Number(self.numbers.count())),
+        };
+        let Some(mut number) = framing.number(self.numbers.last(), shown) else { return Ok(Fate::Refused("late")) };
+        let mut sign = self.numbers.take(number, mark, time, now);
+        self.settle();
+        if sign == Sign::Restart {
+            if !self.restart(out)? {
+                // The data is worth more than the account.
+                self.is_counted_here = true;
+                return Ok(Fate::Number(self.numbers.count()));
+            }
+            number = shown;
+            sign = self.numbers.take(number, mark, time, now);
+        }
+        Ok(match sign {
+            Sign::New => Fate::Number(number),
+            Sign::Doubt => Fate::Held,
+            Sign::Duplicate => Fate::Refused("duplicate"),
+            Sign::Late => Fate::Refused("late"),
+            Sign::Restart => Fate::Refused("restart"),
+        })
+    }
+
+    /// The number before, if it was not believed, is or is not: its message can be taken or refused.
+    fn settle(&mut self) {
+        if let Some(is_believed) = self.numbers.verdict() {
+            self.settled = self.held.take().map(|held| (held, is_believed));
+        }
     }
 
     /// Begins another life, whose numbers have another origin. False if there were too many.
@@ -558,16 +728,18 @@ impl Stamped {
             (ZeroWord::First, Some(first)) => first.time(now)?,
             (ZeroWord::First, None) => return Err(Fault::new("the zero of timestamps is unknown", "no data folder")),
         };
-        let time = self.time_from((zero, tick), ticks, plan.wrap);
+        let time = self.time_from((zero, tick), ticks, (plan.wrap, now));
         self.0 = time.or(self.0);
         Ok(time)
     }
 
     /// The time of a timestamp, from that at which it was zero and the length of a tick, ns. Of a counter that begins
-    /// again after `wrap` ticks it is the one nearest to the message before.
-    fn time_from(&self, (zero, tick): (i64, i64), ticks: u64, wrap: Option<u64>) -> Option<i64> {
+    /// again after `wrap` ticks it is the one nearest to the message before, or to `now`.
+    fn time_from(&self, (zero, tick): (i64, i64), ticks: u64, (wrap, now): (Option<u64>, i64)) -> Option<i64> {
         let ticks = match (wrap.filter(|wrap| ticks < *wrap), self.0) {
-            (Some(wrap), Some(last)) => {
+            (Some(wrap), last) => {
+                // Of the first one it is the turn nearest to its arrival.
+                let last = last.unwrap_or(now);
                 let since = u64::try_from(i128::from(last) - i128::from(zero)).unwrap_or(0) / tick.unsigned_abs();
                 nearest(since, ticks, wrap).unwrap_or(ticks)
             }
@@ -585,12 +757,13 @@ mod tests {
     fn timestamps_continue_where_their_counter_begins_again() {
         let (wrap, period, zero) = (Some(1 << 48), 10 << 48, 1_772_366_400_000_000_000);
         let time = |ticks, last: Option<i64>| {
-            let time = Stamped(last.map(|last| zero + last)).time_from((zero, 10), ticks, wrap);
+            let now = zero + 3 * period + 100;
+            let time = Stamped(last.map(|last| zero + last)).time_from((zero, 10), ticks, (wrap, now));
             time.map(|time| time - zero)
         };
-        // The first one is what it says.
+        // The first one is of the turn of its arrival, or the one before or behind it.
         let end = (1 << 48) - 1;
-        assert_eq!([time(7, None), time(end, None)], [70, 10 * end as i64].map(Some));
+        assert_eq!([time(7, None), time(end, None)], [3 * period + 70, 3 * period - 10].map(Some));
         // From the first turn of the counter to the third, and back where a message is late.
         assert_eq!([time(0, Some(period - 10)), time(5, Some(period))], [period, period + 50].map(Some));
         assert_eq!(time(end, Some(period)), Some(10 * end as i64));
@@ -599,7 +772,7 @@ mod tests {
         assert_eq!([time(end, Some(0)), time(end, Some(-5))], [Some(10 * end as i64); 2]);
         // One that is no value of such a counter is taken as it is.
         assert_eq!(time(1 << 48, Some(5)), Some(period));
-        let of = |zero, tick, ticks, wrap| Stamped(Some(0)).time_from((zero, tick), ticks, wrap);
+        let of = |zero, tick, ticks, wrap| Stamped(Some(0)).time_from((zero, tick), ticks, (wrap, 0));
         assert_eq!(of(0, 1, 1 << 62, None), Some(1 << 62));
         assert_eq!([of(0, 1, u64::MAX, None), of(i64::MAX, 1, 1, wrap), of(0, i64::MAX, 2, wrap)], [None; 3]);
     }

@@ -430,7 +430,8 @@ fn flip(slot: &mut Slot, word: u64) {
         0 => return slot.payload.iter_mut().take(1).for_each(|byte| *byte ^= 1),
         _ => return slot.head[7] ^= 0x80,
     }
-    let bit = word as usize % (8 * (COVERED + slot.payload.len()));
+    // With another beginning it would be a datagram of somebody else.
+    let bit = 48 + word as usize % (8 * (COVERED + slot.payload.len()) - 48);
     let byte = match bit / 8 {
         at if at < COVERED => &mut slot.head[at],
         at => &mut slot.payload[at - COVERED],

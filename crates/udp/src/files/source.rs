@@ -4,7 +4,7 @@
 //! the block at a byte of the file.
 
 use super::{Blocks, Format, Piece};
-use crate::framing::{Hadaq, Stamp};
+use crate::framing::{Stamp, hadaq};
 use crate::limits::{FILE_STEP_BYTES, FILE_STEP_MESSAGES, FULL_PAUSE, GEB_TICK};
 use flow::edge::{SourceKind, SourcePlan};
 use flow::{Fault, Outlet, Pushed, Resume, Source, Step};
@@ -94,7 +94,8 @@ struct Open {
 /// Messages of one sender.
 #[derive(Default)]
 struct Hub {
-    trigger: Hadaq,
+    /// The number of the message before.
+    last: Option<u64>,
     row: Option<u32>,
 }
 
@@ -106,10 +107,8 @@ impl Source for FileSource {
         let is_own = state["path"].as_str() == path.to_str();
         let number = |name: &str| state[name].as_u64().filter(|_| is_own);
         let last = state["last"].as_object().filter(|_| is_own).into_iter().flatten();
-        let hub = |(hub, last): (&String, &Value)| {
-            let trigger = Hadaq::new(last.as_u64()?.checked_add(1));
-            Some((hub.parse().ok()?, Hub { trigger, row: None }))
-        };
+        let hub =
+            |(hub, last): (&String, &Value)| Some((hub.parse().ok()?, Hub { last: Some(last.as_u64()?), row: None }));
         self.open = Some(Open {
             blocks: Blocks::open(path, *format)?,
             at: number("at").unwrap_or(0),
@@ -139,7 +138,7 @@ impl Source for FileSource {
             return String::new();
         };
         let last: serde_json::Map<String, Value> =
-            open.hubs.iter().filter_map(|(hub, of)| Some((hub.to_string(), of.trigger.last()?.into()))).collect();
+            open.hubs.iter().filter_map(|(hub, of)| Some((hub.to_string(), of.last?.into()))).collect();
         json!({"path": self.plan.path.to_str(), "at": open.at, "sequence": sequence, "first": first, "last": last})
             .to_string()
     }
@@ -210,7 +209,12 @@ impl Open {
         let counted = self.sequence.map_or(0, |(sequence, first)| sequence.saturating_sub(first));
         for piece in self.cut.drain(..) {
             let number = match piece.trigger {
-                Some(trigger) => self.hubs.entry(piece.hub).or_default().trigger.number(trigger),
+                Some(trigger) => {
+                    let last = &mut self.hubs.entry(piece.hub).or_default().last;
+                    let number = hadaq::number(*last, trigger);
+                    *last = number.or(*last);
+                    number
+                }
                 None => Some(counted),
             };
             match number {

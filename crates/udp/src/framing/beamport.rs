@@ -1,6 +1,7 @@
 //! The framing `beamport`: a header of 64 bytes, and one message.
 
-use super::{Cut, Framing, Number, Read, Stamp, damaged};
+use super::{Cut, Framing, Number, Read, Stamp, damaged, foreign};
+use crate::numbers::Counter;
 use store::{SchemaId, crc32c};
 use wire::datagram::{Header, Refusal, Type};
 use wire::limits::HEADER_BYTES;
@@ -15,8 +16,8 @@ impl Framing for Beamport {
     fn cut(&mut self, datagram: &[u8], cuts: &mut Vec<Cut>) -> Read {
         let header = match Header::read(datagram, crc32c) {
             Ok(header) => header,
-            Err(Refusal::Length) => return damaged("length"),
-            Err(Refusal::Magic) => return damaged("magic"),
+            Err(Refusal::Length) => return foreign("length"),
+            Err(Refusal::Magic) => return foreign("magic"),
             Err(Refusal::Checksum) => return damaged("checksum"),
         };
         let stamp = match header.is_epoch() {
@@ -31,7 +32,7 @@ impl Framing for Beamport {
         match header.kind {
             Type::Data if crc32c(payload) != header.payload_crc => return damaged("checksum"),
             Type::Data => cuts.push(Cut {
-                number: Number::Board { number: header.sequence, mark: header.header_crc },
+                number: Number::Board { shown: header.sequence, mark: header.header_crc },
                 queue: 0,
                 stamp,
                 schema: SchemaId(header.schema),
@@ -41,13 +42,17 @@ impl Framing for Beamport {
             }),
             Type::End | Type::Beat => return Read::Next(header.sequence, stamp),
             Type::Throttle => {}
-            Type::Other(_) => return Read::Refused { reason: "type", is_damaged: false },
+            Type::Other(_) => return foreign("type"),
         }
         Read::Whole
     }
 
     fn stream(&self) -> u16 {
         self.stream
+    }
+
+    fn counter(&self) -> Counter {
+        Counter { wrap: None, is_checked: true }
     }
 }
 
@@ -82,7 +87,7 @@ mod tests {
     fn a_datagram_is_a_message_or_names_the_next_number() {
         let bytes = datagram(Type::Data, b"payload");
         let (Read::Whole, Some(cut)) = cut(&bytes) else { panic!() };
-        assert!(matches!(cut.number, Number::Board { number: 9, .. }));
+        assert!(matches!(cut.number, Number::Board { shown: 9, .. }));
         assert_eq!((cut.stamp, cut.schema, cut.payload), (Stamp::Epoch(7), SchemaId(*b"ev44"), 64..71));
         for kind in [Type::End, Type::Beat] {
             assert_eq!(self::cut(&datagram(kind, b"")), (Read::Next(9, Stamp::Epoch(7)), None));
@@ -104,7 +109,8 @@ mod tests {
                 (0..hex.len() / 2).map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap()).collect();
             let (read, cut) = cut(&bytes);
             if let Some(why) = fields.as_str() {
-                assert!(matches!(read, Read::Refused { reason, is_damaged: true } if reason == why), "{hex}: {read:?}");
+                let Read::Refused { reason, .. } = read else { panic!("{hex}: {read:?}") };
+                assert_eq!(reason, why, "{hex}");
                 continue;
             }
             let number = |name: &str| fields[name].as_u64().unwrap();
@@ -135,7 +141,8 @@ mod tests {
     #[test]
     fn each_flipped_bit_that_a_checksum_covers_is_seen() {
         let bytes = datagram(Type::Data, b"payload");
-        for bit in (0..8 * 48).chain(8 * HEADER_BYTES..8 * bytes.len()) {
+        // Without its beginning it is nobody's.
+        for bit in (48..8 * 48).chain(8 * HEADER_BYTES..8 * bytes.len()) {
             let mut bytes = bytes.clone();
             bytes[bit / 8] ^= 1 << (bit % 8);
             assert!(matches!(cut(&bytes), (Read::Refused { is_damaged: true, .. }, None)), "bit {bit}");

@@ -5,8 +5,9 @@
 //! ticks of 88.0525 MHz), number (u32), and in version 1 two bytes more. Each output queue numbers its datagrams.
 //! Source of the format: the event formation unit of ESS, `common/readout/ess/Parser.h`.
 
-use super::{Cut, Framing, Number, Read, Stamp, damaged, nearest};
+use super::{Cut, Framing, Number, Read, Stamp, damaged, foreign, nearest};
 use crate::limits::{ESS_HEADERS, ESS_QUEUES, ESS_TICKS, ESS_WRAP as WRAP};
+use crate::numbers::Counter;
 use store::{SchemaId, crc32c};
 use wire::ar51;
 
@@ -14,17 +15,14 @@ use wire::ar51;
 pub(crate) struct Ess {
     /// Name of the source, which the messages have.
     name: String,
-    /// The number before, of each queue, as if numbers never began again.
-    last: [Option<u64>; ESS_QUEUES],
     /// What is before the datagram in its message.
     head: Vec<u8>,
 }
 
 impl Ess {
-    /// Of a source of this name. `next`: the next number of each queue.
-    pub(crate) fn new(name: &str, next: impl Fn(u8) -> Option<u64>) -> Self {
-        let last = std::array::from_fn(|queue| next(queue as u8).map(|next| next.saturating_sub(1)));
-        Self { name: name.to_owned(), last, head: Vec::new() }
+    /// Of a source of this name.
+    pub(crate) fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), head: Vec::new() }
     }
 }
 
@@ -32,28 +30,24 @@ impl Framing for Ess {
     fn cut(&mut self, datagram: &[u8], cuts: &mut Vec<Cut>) -> Read {
         let Some(&[zero, version, ref magic @ ..]) = datagram.first_chunk::<5>() else { return damaged("length") };
         let header = ESS_HEADERS.get(usize::from(version)).filter(|_| zero == 0 && magic == b"ESS");
-        let Some(header) = header else { return damaged("magic") };
+        let Some(header) = header else { return foreign("magic") };
         let length = u16::from_le_bytes(part(datagram, 6));
         if datagram.len() < *header || datagram.len() != usize::from(length) {
             return damaged("length");
         }
         let [queue, _] = part(datagram, 8);
-        let Some(last) = self.last.get_mut(usize::from(queue)) else { return damaged("queue") };
+        if usize::from(queue) >= ESS_QUEUES {
+            return damaged("queue");
+        }
         let word = |at| u64::from(u32::from_le_bytes(part(datagram, at)));
-        let (seconds, ticks, number) = (word(10), word(14), word(26));
+        let (seconds, ticks, shown) = (word(10), word(14), word(26));
         if ticks >= ESS_TICKS {
             return damaged("time");
         }
         // Both factors are below 2^32.
         let time = seconds * 1_000_000_000 + ticks * 1_000_000_000 / ESS_TICKS;
-        let Some(number) = last.map_or(Some(number), |last| nearest(last, number, WRAP)) else {
-            return Read::Refused { reason: "late", is_damaged: false };
-        };
-        *last = Some(number);
-        // It fails on messages of more than a datagram alone.
-        let _ = ar51::head(&mut self.head, &self.name, number as i64, datagram.len());
         cuts.push(Cut {
-            number: Number::Board { number, mark: crc32c(&datagram[..*header]) },
+            number: Number::Board { shown, mark: crc32c(&datagram[..*header]) },
             queue,
             stamp: Stamp::Epoch(time as i64),
             schema: SchemaId(ar51::ID),
@@ -64,8 +58,18 @@ impl Framing for Ess {
         Read::Whole
     }
 
-    fn head(&self) -> &[u8] {
+    fn head(&mut self, number: u64, bytes: usize) -> &[u8] {
+        // It fails on messages of more than a datagram alone.
+        let _ = ar51::head(&mut self.head, &self.name, number as i64, bytes);
         &self.head
+    }
+
+    fn counter(&self) -> Counter {
+        Counter { wrap: Some(WRAP), is_checked: false }
+    }
+
+    fn number(&self, last: Option<u64>, shown: u64) -> Option<u64> {
+        last.map_or(Some(shown), |last| nearest(last, shown, WRAP))
     }
 }
 
@@ -91,27 +95,25 @@ mod tests {
     use super::*;
     use crate::framing::{cut, vectors};
 
-    fn fresh() -> Ess {
-        Ess::new("d001", |_| None)
-    }
-
     /// `tests/framings.py` made them.
     #[test]
     fn datagrams_made_by_another_implementation_are_cut_alike() {
         for (bytes, messages) in vectors("ess") {
-            let mut framing = fresh();
+            let mut framing = Ess::new("d001");
             let (read, cuts) = cut(&mut framing, &bytes);
             let Some(messages) = messages.as_array() else {
-                assert!(matches!(read, Read::Refused { reason, is_damaged: true } if messages == reason), "{read:?}");
+                let is_foreign = messages == "magic";
+                let Read::Refused { reason, is_damaged } = read else { panic!("{read:?}") };
+                assert_eq!((messages == reason, is_damaged), (true, !is_foreign));
                 assert!(cuts.is_empty());
                 continue;
             };
             let ([cut], [message]) = (cuts.as_slice(), messages.as_slice()) else { panic!("{cuts:?}") };
             let number = |name: &str| message[name].as_u64().unwrap();
-            assert!(matches!(cut.number, Number::Board { number: n, .. } if n == number("number")), "{cut:?}");
+            assert!(matches!(cut.number, Number::Board { shown, .. } if shown == number("number")), "{cut:?}");
             assert_eq!(u64::from(cut.queue), number("queue"));
             assert_eq!((read, cut.stamp), (Read::Whole, Stamp::Epoch(number("time") as i64)));
-            let whole = [framing.head(), &bytes[cut.payload.clone()]].concat();
+            let whole = [framing.head(number("number"), bytes.len()), &bytes[cut.payload.clone()]].concat();
             let made = ar51::read(&whole).unwrap();
             assert_eq!((made.source_name, made.message_id), ("d001", number("number") as i64));
             assert_eq!(made.raw_data.bytes(), bytes);
@@ -119,22 +121,16 @@ mod tests {
     }
 
     #[test]
-    fn each_queue_counts_on_its_own_and_goes_on_where_numbers_begin_again() {
-        let (mut bytes, _) = vectors("ess").remove(0);
-        let mut framing = Ess::new("d001", |queue| (queue == 2).then_some(5 * WRAP));
-        let mut number = |queue: u8, number: u32| {
-            bytes[8] = queue;
-            bytes[26..30].copy_from_slice(&number.to_le_bytes());
-            match cut(&mut framing, &bytes).1.pop()?.number {
-                Number::Board { number, .. } => Some(number),
-                Number::Arrival => None,
-            }
-        };
-        let most = u32::MAX;
-        let cases = [(0, 5, Some(5)), (0, most, None), (1, most, Some(WRAP - 1)), (1, 0, Some(WRAP)), (0, 6, Some(6))];
-        for (queue, given, expected) in cases {
-            assert_eq!(number(queue, given), expected, "queue {queue}, {given}");
+    fn numbers_go_on_where_they_begin_again() {
+        let (most, ess) = (u64::from(u32::MAX), Ess::new("d001"));
+        for (last, shown, expected) in [
+            (None, 5, Some(5)),
+            (Some(5), most, None),
+            (Some(most), 0, Some(WRAP)),
+            (Some(5 * WRAP - 1), most, Some(5 * WRAP - 1)),
+            (Some(5 * WRAP - 1), 1, Some(5 * WRAP + 1)),
+        ] {
+            assert_eq!(ess.number(last, shown), expected, "{shown} after {last:?}");
         }
-        assert_eq!([number(2, most), number(2, 1)], [Some(5 * WRAP - 1), Some(5 * WRAP + 1)]);
     }
 }

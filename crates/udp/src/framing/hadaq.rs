@@ -10,44 +10,21 @@ use super::{Cut, Framing, Number, Read, Stamp, damaged, nearest};
 use crate::limits::{
     HADAQ_ALIGN, HADAQ_ERROR, HADAQ_HEADER, HADAQ_MARK_BYTES, HADAQ_TRAILER, HADAQ_UNIT, HADAQ_WRAP as WRAP,
 };
+use crate::numbers::Counter;
 use store::{SchemaId, crc32c, flags};
 
 /// Schema id of a sub-event.
 pub(crate) const SUB_EVENT: SchemaId = SchemaId(*b"had0");
 
 /// The framing.
-#[derive(Default)]
-pub(crate) struct Hadaq {
-    /// The number of the message before, as if numbers never began again.
-    last: Option<u64>,
-}
+pub(crate) struct Hadaq;
 
-impl Hadaq {
-    /// Of a board whose next number is this one.
-    pub(crate) fn new(next: Option<u64>) -> Self {
-        Self { last: next.map(|next| next.saturating_sub(1)) }
-    }
-
-    /// The number of the message before.
-    pub(crate) fn last(&self) -> Option<u64> {
-        self.last
-    }
-
-    /// The number of a trigger as if numbers never began again: the nearest to the one before. `None`: it is below the
-    /// beginning.
-    pub(crate) fn number(&mut self, trigger: u64) -> Option<u64> {
-        let number = match self.last {
-            None => trigger,
-            Some(last) => {
-                // An old central trigger board raises the upper part of its counter one trigger too late.
-                let is_stale = trigger & 0xffff == 0 && last & 0xffff == 0xffff && (last & !0xffff) % WRAP == trigger;
-                let trigger = trigger + if is_stale { 0x1_0000 } else { 0 };
-                nearest(last, trigger, WRAP)?
-            }
-        };
-        self.last = Some(number);
-        Some(number)
-    }
+/// The number of a trigger as if numbers never began again: the nearest to the one before. `None`: it is below 0.
+pub(crate) fn number(last: Option<u64>, trigger: u64) -> Option<u64> {
+    let Some(last) = last else { return Some(trigger) };
+    // An old central trigger board raises the upper part of its counter one trigger too late.
+    let is_stale = trigger & 0xffff == 0 && last & 0xffff == 0xffff && (last & !0xffff) % WRAP == trigger;
+    nearest(last, trigger + if is_stale { 0x1_0000 } else { 0 }, WRAP)
 }
 
 impl Framing for Hadaq {
@@ -56,7 +33,7 @@ impl Framing for Hadaq {
         if datagram.first_chunk::<HADAQ_TRAILER>() != datagram.last_chunk() {
             return damaged("trailer");
         }
-        let (mut at, mut read) = (HADAQ_UNIT, Read::Whole);
+        let mut at = HADAQ_UNIT;
         while at < size {
             let Some(event) = SubEvent::read(&datagram[at..size]) else {
                 cuts.clear();
@@ -64,12 +41,8 @@ impl Framing for Hadaq {
             };
             let payload = at..at + event.size;
             at += event.size.next_multiple_of(HADAQ_ALIGN);
-            let Some(number) = self.number(event.trigger()) else {
-                read = Read::Refused { reason: "late", is_damaged: false };
-                continue;
-            };
             let mark = crc32c(&datagram[payload.start..payload.end.min(payload.start + HADAQ_MARK_BYTES)]);
-            let number = Number::Board { number, mark };
+            let number = Number::Board { shown: event.trigger(), mark };
             cuts.push(Cut {
                 number,
                 queue: 0,
@@ -80,7 +53,15 @@ impl Framing for Hadaq {
                 payload,
             });
         }
-        read
+        Read::Whole
+    }
+
+    fn counter(&self) -> Counter {
+        Counter { wrap: Some(WRAP), is_checked: false }
+    }
+
+    fn number(&self, last: Option<u64>, shown: u64) -> Option<u64> {
+        number(last, shown)
     }
 }
 
@@ -156,15 +137,18 @@ mod tests {
     #[test]
     fn datagrams_made_by_another_implementation_are_cut_alike() {
         for (bytes, messages) in vectors("hadaq") {
-            let (read, cuts) = cut(&mut Hadaq::default(), &bytes);
+            let (read, cuts) = cut(&mut Hadaq, &bytes);
             let Some(messages) = messages.as_array() else {
                 assert_eq!((read, cuts.len()), (damaged(if messages == "length" { "length" } else { "trailer" }), 0));
                 continue;
             };
             assert_eq!((read, cuts.len()), (Read::Whole, messages.len()));
+            let mut last = None;
             for (cut, message) in cuts.iter().zip(messages) {
                 let number = |name: &str| message[name].as_u64().unwrap();
-                assert!(matches!(cut.number, Number::Board { number: n, .. } if n == number("number")), "{cut:?}");
+                let Number::Board { shown, .. } = cut.number else { panic!("{cut:?}") };
+                last = super::number(last, shown);
+                assert_eq!(last, Some(number("number")), "{cut:?}");
                 let start = number("offset") as usize;
                 assert_eq!(cut.payload, start..start + number("length") as usize);
                 assert_eq!(u64::from(flags::byte_of_source(cut.flags)), number("tag"));
@@ -176,29 +160,35 @@ mod tests {
 
     #[test]
     fn numbers_go_on_where_they_begin_again() {
-        let mut board = Hadaq::default();
         let wrap = WRAP - 1;
-        for (trigger, number) in [(wrap - 1, wrap - 1), (wrap, wrap), (0, WRAP), (wrap - 1, wrap - 1), (1, WRAP + 1)] {
-            assert_eq!(board.number(trigger), Some(number), "{trigger}");
+        for (last, trigger, expected) in [
+            (None, wrap, Some(wrap)),
+            (Some(wrap - 1), wrap, Some(wrap)),
+            (Some(wrap), 0, Some(WRAP)),
+            (Some(WRAP), wrap - 1, Some(wrap - 1)),
+            (Some(WRAP), 1, Some(WRAP + 1)),
+            // A message that was sent before number 0 has none.
+            (Some(5), wrap, None),
+            (Some(3 * WRAP - 1), wrap - 2, Some(3 * WRAP - 3)),
+            (Some(3 * WRAP - 1), 7, Some(3 * WRAP + 7)),
+            (Some(u64::MAX), wrap, Some(u64::MAX)),
+            (Some(u64::MAX), 0, None),
+        ] {
+            assert_eq!(number(last, trigger), expected, "{trigger} after {last:?}");
         }
-        // A message that was sent before number 0 has none.
-        let mut board = Hadaq::default();
-        assert_eq!([5, wrap, 4].map(|trigger| board.number(trigger)), [Some(5), None, Some(4)]);
-        // After a restart of the receiver.
-        let mut board = Hadaq::new(Some(3 * WRAP));
-        assert_eq!([wrap - 2, 7].map(|trigger| board.number(trigger)), [Some(3 * WRAP - 3), Some(3 * WRAP + 7)]);
-        let mut board = Hadaq::new(Some(u64::MAX));
-        assert_eq!([wrap, 0].map(|trigger| board.number(trigger)), [Some(u64::MAX), None]);
     }
 
     #[test]
     fn a_number_whose_upper_part_is_late_is_corrected() {
-        let mut board = Hadaq::default();
-        let numbers = [0x01_fffe, 0x01_ffff, 0x01_0000, 0x02_0001].map(|trigger| board.number(trigger).unwrap());
-        assert_eq!(numbers, [0x01_fffe, 0x01_ffff, 0x02_0000, 0x02_0001]);
-        let mut board = Hadaq::default();
-        let numbers = [0xff_ffff, 0xff_0000, 1].map(|trigger| board.number(trigger).unwrap());
-        assert_eq!(numbers, [0xff_ffff, WRAP, WRAP + 1]);
+        let of = |first: Option<u64>, triggers: [u64; 3]| {
+            let mut last = first;
+            triggers.map(|trigger| {
+                last = number(last, trigger);
+                last.unwrap()
+            })
+        };
+        assert_eq!(of(Some(0x01_fffe), [0x01_ffff, 0x01_0000, 0x02_0001]), [0x01_ffff, 0x02_0000, 0x02_0001]);
+        assert_eq!(of(None, [0xff_ffff, 0xff_0000, 1]), [0xff_ffff, WRAP, WRAP + 1]);
     }
 
     #[test]
@@ -207,7 +197,7 @@ mod tests {
         for bit in (0..8 * HADAQ_TRAILER).chain(8 * (bytes.len() - HADAQ_TRAILER)..8 * bytes.len()) {
             let mut bytes = bytes.clone();
             bytes[bit / 8] ^= 1 << (bit % 8);
-            let (read, cuts) = cut(&mut Hadaq::default(), &bytes);
+            let (read, cuts) = cut(&mut Hadaq, &bytes);
             assert!(matches!(read, Read::Refused { is_damaged: true, .. }) && cuts.is_empty(), "bit {bit}");
         }
     }

@@ -14,6 +14,7 @@ pub(crate) use geb::Geb;
 pub(crate) use hadaq::Hadaq;
 pub(crate) use raw::Raw;
 
+use crate::numbers::Counter;
 use std::ops::Range;
 use store::SchemaId;
 
@@ -33,8 +34,8 @@ pub(crate) enum Stamp {
 pub(crate) enum Number {
     /// The board. `mark`: by which the same datagram is recognised when it comes again.
     Board {
-        /// The number.
-        number: u64,
+        /// As the board shows it: [`Framing::number`].
+        shown: u64,
         /// A checksum of what is around it.
         mark: u32,
     },
@@ -74,6 +75,11 @@ pub(crate) enum Read {
     },
 }
 
+/// It is nothing that this framing sends.
+const fn foreign(reason: &'static str) -> Read {
+    Read::Refused { reason, is_damaged: false }
+}
+
 /// It is refused and may have been a message.
 const fn damaged(reason: &'static str) -> Read {
     Read::Refused { reason, is_damaged: true }
@@ -84,9 +90,20 @@ pub(crate) trait Framing: Send {
     /// Adds the messages in a datagram to `cuts`, which is empty.
     fn cut(&mut self, datagram: &[u8], cuts: &mut Vec<Cut>) -> Read;
 
-    /// Bytes of each message of the last datagram before its payload.
-    fn head(&self) -> &[u8] {
+    /// What is before the payload in a message of the last datagram. `number`: of the message; `bytes`: of its payload.
+    fn head(&mut self, _number: u64, _bytes: usize) -> &[u8] {
         &[]
+    }
+
+    /// The number that a board shows, as if its counter never began again. `last`: the highest one before. `None`: it
+    /// is below 0.
+    fn number(&self, _last: Option<u64>, shown: u64) -> Option<u64> {
+        Some(shown)
+    }
+
+    /// How boards count.
+    fn counter(&self) -> Counter {
+        Counter::default()
     }
 
     /// The number of the detector in the newest datagram; 0 where the framing has none.

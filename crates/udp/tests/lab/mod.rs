@@ -38,6 +38,7 @@ pub(crate) fn datagram(kind: Type, number: u64) -> Vec<u8> {
 pub(crate) fn datagram_of(kind: Type, number: u64, payload: &[u8]) -> Vec<u8> {
     let header = Header {
         kind,
+        stream: 1,
         flags: Flag::Epoch as u32,
         timestamp: now() as u64,
         sequence: number,
@@ -104,6 +105,18 @@ impl Lab {
         self.data.reader("d001", options).unwrap()
     }
 
+    /// Stops a source; what it has committed can be read.
+    pub(crate) fn stop(&self, intake: &mut Intake) {
+        intake.stop(now()).unwrap();
+        // Another thread writes the book.
+        let is_there = |bounds: store::Bounds| bounds.disk >= bounds.count;
+        let until = Instant::now() + GUARD;
+        while self.data.reader_early("d001.commits").is_ok_and(|reader| !is_there(reader.bounds())) {
+            assert!(Instant::now() < until, "the book is not written");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Messages of a board with these numbers.
     pub(crate) fn send_numbers(&self, numbers: Range<u64>) {
         numbers.for_each(|number| self.send_bytes(&datagram(Type::Data, number)));
@@ -135,7 +148,7 @@ pub(crate) fn account_of(lab: &Lab, intake: &mut Intake, sent: u64) -> Vec<ledge
     run(intake, |intake| intake.status()["next"] == sent);
     let end = Instant::now() + Duration::from_millis(200);
     run(intake, |_| Instant::now() > end);
-    intake.stop(now()).unwrap();
+    lab.stop(intake);
     ledger::entries(&lab.data, "d001").unwrap().0
 }
 

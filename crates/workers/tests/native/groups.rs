@@ -102,10 +102,10 @@ fn groups_say_what_they_miss_and_only_those_that_are_wanted_go_on() {
         ]
     );
     assert!(all.iter().all(|m| m.0 as u64 == row(&m.3).0 && m.2 == *b"bpgr"));
-    assert_eq!(said, json!({"groups": 5, "incomplete": 3, "few": 0, "prescaled": 0}));
+    assert_eq!(said, json!({"groups": 5, "incomplete": 3, "few": 0, "prescaled": 0, "strange": 1}));
     let (all, said) = of(json!({"multiplicity": 2, "prescale": 2}));
     assert_eq!(all.iter().map(|m| m.1).collect::<Vec<_>>(), [0, 3]);
-    assert_eq!(said, json!({"groups": 5, "incomplete": 3, "few": 2, "prescaled": 1}));
+    assert_eq!(said, json!({"groups": 5, "incomplete": 3, "few": 2, "prescaled": 1, "strange": 1}));
     let (all, _) = of(json!({"complete": true}));
     assert_eq!(all.iter().map(|m| m.1).collect::<Vec<_>>(), [0, 3]);
     // The messages of whole groups, as they were.
