@@ -462,6 +462,9 @@ pub struct Cat {
     /// Also print messages that a power cut could still remove
     #[arg(long)]
     pub early: bool,
+    /// With `--json`: print all values of arrays, not only the first 8 of long ones
+    #[arg(long, requires = "json")]
+    pub arrays: bool,
     /// Data folder.
     #[command(flatten)]
     pub data: DataFolder,

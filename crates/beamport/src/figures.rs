@@ -34,6 +34,37 @@ pub fn si(value: f64, unit: &str) -> String {
     format!("{value:.digits$} {}{unit}", PREFIXES[at])
 }
 
+/// Names in quotes; three or more in a row as the family that an instrument file writes: `` `d{001..120}` ``.
+#[must_use]
+pub fn families(names: &[&str]) -> Vec<String> {
+    let mut folded = Vec::new();
+    let mut rest = names;
+    while let Some((first, others)) = rest.split_first() {
+        let mut count = 1;
+        while others.get(count - 1).is_some_and(|other| follows(rest[count - 1], other)) {
+            count += 1;
+        }
+        let (prefix, from) = first.split_at(first.trim_end_matches(|c: char| c.is_ascii_digit()).len());
+        match rest[count - 1].get(prefix.len()..).filter(|_| count > 2) {
+            Some(to) => folded.push(format!("`{prefix}{{{from}..{to}}}`")),
+            None => {
+                count = 1;
+                folded.push(format!("`{first}`"));
+            }
+        }
+        rest = &rest[count..];
+    }
+    folded
+}
+
+/// Whether a name has the number behind that of another one.
+fn follows(name: &str, other: &str) -> bool {
+    let (prefix, digits) = name.split_at(name.trim_end_matches(|c: char| c.is_ascii_digit()).len());
+    let width = if digits.starts_with('0') { digits.len() } else { 1 };
+    let next = digits.parse::<u64>().ok().and_then(|number| number.checked_add(1));
+    next.is_some_and(|next| other.strip_prefix(prefix).is_some_and(|other| other == format!("{next:0width$}")))
+}
+
 /// Bytes with an SI prefix.
 #[must_use]
 pub fn bytes(value: u64) -> String {
@@ -99,6 +130,16 @@ pub fn known(value: Option<u64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_with_numbers_in_a_row_are_a_family() {
+        let boards: Vec<String> = (1..=120).map(|at| format!("d{at:03}")).collect();
+        let names: Vec<&str> =
+            boards.iter().map(String::as_str).chain(["aux", "b8", "b9", "b10", "b12", "c1"]).collect();
+        assert_eq!(families(&names), ["`d{001..120}`", "`aux`", "`b{8..10}`", "`b12`", "`c1`"]);
+        assert_eq!(families(&["a1", "a2", "7", "8", "9", ""]), ["`a1`", "`a2`", "`{7..9}`", "``"]);
+        assert!(families(&[]).is_empty());
+    }
 
     #[test]
     fn thousands_are_separated() {

@@ -340,20 +340,21 @@ impl Intake {
     }
 
     /// Moves the frontier on, once all that was lost until then can be read in the book: a run must not be sealed
-    /// before.
+    /// before. A disk that takes nothing holds up no merge: runs are not sealed on it either.
     fn advance(&mut self, reached: i64) {
-        let (mut reached, mut newest) = (Some(reached).filter(|_| !self.is_late), None);
+        let (mut is_short, mut unsafe_newest) = (self.no_room.is_some(), None);
         if let Some(book) = self.commits.get() {
-            let is_safe = |sequence: &u64| book.is_safe(*sequence);
-            if let Some((_, coming)) = self.coming.take_if(|(sequence, _)| is_safe(sequence)) {
+            is_short |= book.writer().trouble().is_some();
+            if let Some((_, coming)) = self.coming.take_if(|(sequence, _)| book.is_safe(*sequence)) {
                 self.frontier = self.frontier.max(coming);
             }
-            newest = book.next_sequence().checked_sub(1).filter(|newest| !is_safe(newest));
+            unsafe_newest = book.next_sequence().checked_sub(1).filter(|newest| !book.is_safe(*newest));
         }
-        if let Some((newest, reached)) = newest.zip(reached.take_if(|_| newest.is_some())) {
-            self.coming.get_or_insert((newest, reached));
+        match unsafe_newest.filter(|_| !is_short) {
+            Some(newest) if !self.is_late => drop(self.coming.get_or_insert((newest, reached))),
+            None if !self.is_late || is_short => self.frontier = self.frontier.max(reached),
+            _ => {}
         }
-        self.frontier = reached.map_or(self.frontier, |reached| self.frontier.max(reached));
     }
 
     /// Ends the source, and commits its state and what it still says of missing messages. `now` in ns since 1970 UTC.

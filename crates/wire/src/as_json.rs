@@ -3,7 +3,8 @@
 //! A message is an object with `schema` and its fields by name. Numbers, lists, text and words stand for themselves, `null`
 //! and a key that is not there for an absent field, uuids as hexadecimal text, `"NaN"`, `"inf"` and `"-inf"` for what JSON
 //! has no number for. An array of several dimensions is `{"dtype", "shape", "values"}` or, when it is given, nested lists;
-//! an array of more than [`JSON_VALUES_MAX`] values is printed as `{"dtype", "shape", "first"}`, which cannot be taken back.
+//! an array of more than [`JSON_VALUES_MAX`] values, or of as many as the caller says, is printed as
+//! `{"dtype", "shape", "first"}`, which cannot be taken back.
 //!
 //! Where a schema leaves the type of a field `x` open, whole numbers are `int64` (`uint64` where they are too large for
 //! that) and others `float64`; the key `x_type`, which the schemas have for it too, names any other type.
@@ -37,13 +38,18 @@ fn wrong<T>(what: impl Into<String>) -> Result<T, JsonError> {
 
 /// The message as JSON: see the module.
 pub fn to_json(bytes: &[u8]) -> Result<Json, Error> {
+    to_json_within(bytes, JSON_VALUES_MAX)
+}
+
+/// The same; arrays of up to `most` values are printed whole, and of others the first [`JSON_VALUES_MAX`].
+pub fn to_json_within(bytes: &[u8], most: usize) -> Result<Json, Error> {
     let message = read(bytes)?;
     let id = schema_id(bytes).unwrap_or_default();
     let mut object = Map::new();
     // A schema that was read has an identifier of ASCII letters.
     object.insert("schema".into(), id.escape_ascii().to_string().into());
     let fields = message.fields();
-    insert_fields(&mut object, &fields, columns(id).unwrap_or(&[]));
+    insert_fields(&mut object, &fields, columns(id).unwrap_or(&[]), most);
     // A plain number does not carry its type.
     let dtype = match &message {
         Message::F144(m) => Some(m.value.dtype()),
@@ -56,10 +62,10 @@ pub fn to_json(bytes: &[u8]) -> Result<Json, Error> {
     Ok(Json::Object(object))
 }
 
-fn insert_fields(object: &mut Map<String, Json>, fields: &Fields<'_>, columns: &[Column]) {
+fn insert_fields(object: &mut Map<String, Json>, fields: &Fields<'_>, columns: &[Column], most: usize) {
     for (at, (name, field)) in fields.iter().enumerate() {
         let kind = columns.get(at).map(|column| column.kind);
-        object.insert((*name).into(), field_json(field, kind));
+        object.insert((*name).into(), field_json(field, kind, most));
         if let (Some(Kind::Numbers | Kind::Value), Field::Array { dtype, .. }) = (kind, field) {
             insert_type(object, name, *dtype);
         }
@@ -77,13 +83,13 @@ fn type_key(name: &str) -> String {
     format!("{name}_type")
 }
 
-fn table_json(fields: &Fields<'_>, columns: &[Column]) -> Json {
+fn table_json(fields: &Fields<'_>, columns: &[Column], most: usize) -> Json {
     let mut object = Map::new();
-    insert_fields(&mut object, fields, columns);
+    insert_fields(&mut object, fields, columns, most);
     Json::Object(object)
 }
 
-fn field_json(field: &Field<'_>, kind: Option<Kind>) -> Json {
+fn field_json(field: &Field<'_>, kind: Option<Kind>, most: usize) -> Json {
     let columns = match kind {
         Some(Kind::List(columns)) => columns,
         // Of the forms that differ in their fields it is the one that has as many.
@@ -101,10 +107,10 @@ fn field_json(field: &Field<'_>, kind: Option<Kind>) -> Json {
         Field::Float(value) => float_json(*value),
         Field::Text(text) => (*text).into(),
         Field::Uuid(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into(),
-        Field::Array { dtype, bytes, shape } => array_json(*dtype, bytes, shape),
+        Field::Array { dtype, bytes, shape } => array_json(*dtype, bytes, shape, most),
         Field::Texts(texts) => texts.iter().copied().map(Json::from).collect(),
-        Field::List(tables) => tables.iter().map(|fields| table_json(fields, columns)).collect(),
-        Field::Table(fields) => table_json(fields, columns),
+        Field::List(tables) => tables.iter().map(|fields| table_json(fields, columns, most)).collect(),
+        Field::Table(fields) => table_json(fields, columns, most),
     }
 }
 
@@ -115,10 +121,12 @@ fn float_json(value: f64) -> Json {
     }
 }
 
-fn array_json(dtype: DType, bytes: &[u8], shape: &[usize]) -> Json {
+fn array_json(dtype: DType, bytes: &[u8], shape: &[usize], most: usize) -> Json {
     let numbers = crate::Numbers::new(dtype, bytes).unwrap_or(crate::Numbers::empty(dtype));
-    let first: Vec<Json> = numbers.iter().take(JSON_VALUES_MAX).map(|value| field_json(&value.into(), None)).collect();
-    match numbers.len() <= JSON_VALUES_MAX {
+    let is_whole = numbers.len() <= most;
+    let count = if is_whole { numbers.len() } else { JSON_VALUES_MAX };
+    let first: Vec<Json> = numbers.iter().take(count).map(|value| field_json(&value.into(), None, most)).collect();
+    match is_whole {
         true if shape.len() == 1 => first.into(),
         true => json!({ "dtype": dtype.name(), "shape": shape, "values": first }),
         false => json!({ "dtype": dtype.name(), "shape": shape, "first": first }),

@@ -86,7 +86,7 @@ pub mod wrdn;
 pub mod x5f2;
 
 pub use array::{Array, DType, List, Number, Numbers, Scalar};
-pub use as_json::{JsonError, of_json, to_json};
+pub use as_json::{JsonError, of_json, to_json, to_json_within};
 pub use error::Error;
 pub use field::{Field, Fields, columns, fields, message_of, range_in};
 pub use message::{KNOWN, Message, read};

@@ -116,9 +116,26 @@ fn print(asked: &Cat, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
             reader.seek(at);
             continue;
         }
-        left -= lines(out, &batch, (&asked.stream, &names), clock, (from, to), left, asked.form.json)?;
+        left -= lines(out, &batch, (&asked.stream, &names), clock, (from, to), left, Form::of(asked))?;
     }
     Ok(status)
+}
+
+/// How messages are printed.
+#[derive(Clone, Copy)]
+enum Form {
+    Lines,
+    /// `values`: of an array that is printed whole, at most.
+    Json {
+        values: usize,
+    },
+}
+
+impl Form {
+    fn of(asked: &Cat) -> Self {
+        let values = if asked.arrays { usize::MAX } else { wire::limits::JSON_VALUES_MAX };
+        if asked.form.json { Self::Json { values } } else { Self::Lines }
+    }
 }
 
 /// Prints those of a batch that are meant; returns how many.
@@ -129,7 +146,7 @@ fn lines(
     clock: Clock,
     (from, to): (i64, i64),
     most: u64,
-    json: bool,
+    form: Form,
 ) -> io::Result<u64> {
     let mut printed = 0;
     for message in batch.iter() {
@@ -138,10 +155,9 @@ fn lines(
             continue;
         }
         let origin = names.get(message.entry.origin as usize).and_then(Option::as_deref);
-        if json {
-            super::json_line(out, &object(&message, origin, clock))?;
-        } else {
-            writeln!(out, "{}", line(&message, (stream, origin), clock))?;
+        match form {
+            Form::Json { values } => super::json_line(out, &object(&message, origin, clock, values))?,
+            Form::Lines => writeln!(out, "{}", line(&message, (stream, origin), clock))?,
         }
         printed += 1;
     }
@@ -223,7 +239,7 @@ fn hex_head(payload: &[u8]) -> String {
     format!("{} B: {head}{rest}", payload.len())
 }
 
-fn object(message: &Message<'_>, origin: Option<&str>, clock: Clock) -> Value {
+fn object(message: &Message<'_>, origin: Option<&str>, clock: Clock, values: usize) -> Value {
     let entry = message.entry;
     let mut object = json!({
         "sequence": message.sequence,
@@ -238,7 +254,7 @@ fn object(message: &Message<'_>, origin: Option<&str>, clock: Clock) -> Value {
     if clock == Clock::Epoch {
         object["time"] = instant(entry.source_time).into();
     }
-    match wire::to_json(message.payload) {
+    match wire::to_json_within(message.payload, values) {
         Ok(content) => object["content"] = content,
         Err(why) => {
             object["hex"] = store::hex(&message.payload[..message.payload.len().min(HEX_BYTES)]).into();

@@ -5,12 +5,11 @@
 //! index. What `retain` and `retain_age` of the instrument file bound grows to that bound and no further; without an
 //! instrument file, a stream that has let messages go is taken to have found its bound. Finished files are not counted.
 
-use super::figures::{bytes, si, span};
+use super::figures::{bytes, families, si, span};
 use crate::file::{Instrument, Stage};
 use crate::room;
 use flow::Data;
 use serde::Serialize;
-use settings::shortened;
 use store::{Check, ENTRY_BYTES, Level, ReadOptions, Reader};
 
 /// The newest part of a stream, by arrival.
@@ -108,7 +107,7 @@ pub(crate) fn declared(instrument: &Instrument) -> Option<String> {
     let (mut streams, mut unknown) = (Vec::new(), Vec::new());
     for source in instrument.sources().filter(|source| source.stream.level() == Level::Disk) {
         let Some(bytes_per_s) = source.plan.bytes_per_second() else {
-            unknown.push(format!("`{}`", shortened(&source.name)));
+            unknown.push(source.name.as_str());
             continue;
         };
         let retain = source.stream.retain.as_ref().map(|retain| retain.value.0);
@@ -134,7 +133,7 @@ pub(crate) fn declared(instrument: &Instrument) -> Option<String> {
         }));
     }
     if !unknown.is_empty() {
-        text.push(format!("unknown disk usage of {}", unknown.join(", ")));
+        text.push(format!("unknown disk usage of {}", families(&unknown).join(", ")));
     }
     (!text.is_empty()).then(|| text.join("; "))
 }

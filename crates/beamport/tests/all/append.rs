@@ -37,7 +37,7 @@ impl Place {
 
     /// The messages of a stream as `cat --json` prints them.
     fn cat(&self, stream: &str) -> String {
-        let (status, out, err) = self.run(&["cat", stream, "--json"], "");
+        let (status, out, err) = self.run(&["cat", stream, "--json", "--arrays"], "");
         assert_eq!(status, 0, "{err}");
         out
     }
@@ -71,9 +71,8 @@ fn what_cat_prints_append_takes() {
     for (number, file) in files.iter().filter(|file| file.extension().is_some_and(|end| end == "bin")).enumerate() {
         let bytes = std::fs::read(file).unwrap();
         let schema = wire::schema_id(&bytes).unwrap();
-        // Books are not for appending, and what is cut when it is printed cannot come back: `wire` tests that.
-        let is_cut = wire::to_json(&bytes).unwrap().to_string().contains("\"first\"");
-        if schema.starts_with(b"bp") || is_cut {
+        // Books are not for appending.
+        if schema.starts_with(b"bp") {
             continue;
         }
         // As we write it: other libraries lay the same message out differently.
