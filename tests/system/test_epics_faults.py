@@ -174,9 +174,13 @@ def test_a_list_of_a_thousand_pvs_is_replaced_while_updates_flow(lab, network, s
     lists = [entries[:stay] + entries[stay + n * size : stay + (n + 1) * size] for n in (0, 1)]
     process = start(lab, lists[0])
     connected(lab, stay + size)
+    # Each list has its values once; later a PV may be removed before its first.
+    until(lambda: set(names[: stay + size]) <= set(values(lab)), lambda: brief(lab))
     for number in range(rounds):
         assert configure(lab, replace=True, add=lists[(number + 1) % 2]) == stay + size
         connected(lab, stay + size)
+        if number == 0:
+            until(lambda: set(names) <= set(values(lab)), lambda: brief(lab))
     finish(lab, process, names, {"old"})
     steps, states = judge_counters(lab, names), links(lab)
     for name in names[:stay]:
