@@ -248,6 +248,8 @@ def test_what_was_stored_is_forwarded_again_unless_retrieval_is_skipped(beamline
     beamline.send(UpdateType.REMOVE, ("SIM:M1", "", "", FAKE, 0))
     beamline.start()
     until(lambda: beamline.streams() == wanted[1:], beamline.said)
+    # Until it is stored the newest message is no configuration.
+    until(lambda: len(beamline.all(beamline.storage)) == 22, beamline.said)
     until(lambda: beamline.stored() == [wanted[1][:3]], beamline.said)
     beamline.end()
     before = len(beamline.all(beamline.storage))
