@@ -44,7 +44,7 @@ pub fn families(names: &[&str]) -> Vec<String> {
         while others.get(count - 1).is_some_and(|other| follows(rest[count - 1], other)) {
             count += 1;
         }
-        let (prefix, from) = first.split_at(first.trim_end_matches(|c: char| c.is_ascii_digit()).len());
+        let (prefix, from) = split_number(first);
         match rest[count - 1].get(prefix.len()..).filter(|_| count > 2) {
             Some(to) => folded.push(format!("`{prefix}{{{from}..{to}}}`")),
             None => {
@@ -57,9 +57,14 @@ pub fn families(names: &[&str]) -> Vec<String> {
     folded
 }
 
+/// A name without the digits at its end, and these.
+fn split_number(name: &str) -> (&str, &str) {
+    name.split_at(name.trim_end_matches(|c: char| c.is_ascii_digit()).len())
+}
+
 /// Whether a name has the number behind that of another one.
 fn follows(name: &str, other: &str) -> bool {
-    let (prefix, digits) = name.split_at(name.trim_end_matches(|c: char| c.is_ascii_digit()).len());
+    let (prefix, digits) = split_number(name);
     let width = if digits.starts_with('0') { digits.len() } else { 1 };
     let next = digits.parse::<u64>().ok().and_then(|number| number.checked_add(1));
     next.is_some_and(|next| other.strip_prefix(prefix).is_some_and(|other| other == format!("{next:0width$}")))

@@ -16,7 +16,7 @@ pub(crate) const AHEAD: u64 = 1 << 24;
 pub(crate) const AHEAD_UNCHECKED: u64 = WINDOW / 4;
 /// A port is that of another sender when the one before has sent nothing for so long, ns: a board was replaced.
 pub(crate) const OWNER_PATIENCE: i64 = 10_000_000_000;
-/// A source that has made no message of so many datagrams in a row, and for so long (ns), is a trouble.
+/// A source reports a trouble once it has refused this number of datagrams in a row, for this time, ns.
 pub(crate) const DEAF: (u64, i64) = (16, 5_000_000_000);
 
 /// Lives of one board, as of every origin. The messages of later ones are refused: a sender whose numbers have no order

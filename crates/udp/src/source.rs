@@ -195,9 +195,9 @@ struct Books {
     /// There are no more lives: the receiver counts.
     is_counted_here: bool,
     /// The message whose number is not believed yet.
-    held: Option<Held>,
+    held: Option<HeldMessage>,
     /// One of which the next has said whether it is.
-    settled: Option<(Held, bool)>,
+    settled: Option<(HeldMessage, bool)>,
     /// Numbers that are lost and not in the account yet: empty between two messages.
     lost: Vec<Lost>,
     datagrams: u64,
@@ -216,7 +216,7 @@ enum Fate {
 }
 
 /// A message whose number is not believed yet, and its datagram.
-struct Held {
+struct HeldMessage {
     cut: Cut,
     time: i64,
     datagram: Vec<u8>,
@@ -481,7 +481,7 @@ impl Open {
     /// Takes or refuses the message whose number was not believed, once the next one has said which.
     fn release(&mut self, at: usize, now: i64, out: &mut dyn Outlet) -> Result<(), Fault> {
         let Some((held, is_believed)) = self.books[at].settled.take() else { return Ok(()) };
-        let Held { cut, time, datagram } = held;
+        let HeldMessage { cut, time, datagram } = held;
         if is_believed {
             return self.timed(at, &cut, (time, &datagram), now, out);
         }
@@ -502,7 +502,7 @@ impl Open {
         let number = match books.fate(cut.number, self.framing.as_ref(), (time, now), out)? {
             Fate::Number(number) => number,
             Fate::Held => {
-                books.held = Some(Held { cut: cut.clone(), time, datagram: datagram.to_vec() });
+                books.held = Some(HeldMessage { cut: cut.clone(), time, datagram: datagram.to_vec() });
                 return Ok(());
             }
             Fate::Refused(reason) => return books.refuse(reason, out),

@@ -240,9 +240,7 @@ impl Stream {
         }
         let is_on = panel.step > 0;
         let device = flow::device_of(self.reader.origin(entry.origin)).to_owned();
-        let origins = self.reader.origins().map_err(|e| stream_fault(&self.name, e))?;
-        let of_device = (0..).zip(origins).filter(|(_, origin)| flow::device_of(origin) == device);
-        let of_device: Vec<u32> = of_device.map(|(row, _)| row).chain([entry.origin]).collect();
+        let of_device = self.rows_of(&device)?;
         let (bounds, end) = (self.reader.bounds(), self.reader.end());
         let low = bounds.first.max(sequence.saturating_sub(SEARCH_MAX));
         let high = end.min(sequence.saturating_add(SEARCH_MAX));
@@ -252,7 +250,8 @@ impl Stream {
             let mut beside = None;
             self.entries((from, to), &mut |sequence, other| {
                 let fits = panel.view == View::Auto || panel.view.shows(other.schema.0);
-                if fits && of_device.contains(&other.origin) && !(is_on && beside.is_some()) {
+                let is_same = other.origin == entry.origin || of_device.contains(&other.origin);
+                if fits && is_same && !(is_on && beside.is_some()) {
                     beside = Some((sequence, *other));
                 }
             })?;
@@ -264,12 +263,17 @@ impl Stream {
         Err(Fault::new(format!("stream `{}` has no such message", self.name), cause))
     }
 
+    /// The rows of an origin and of all lives of a device with its name.
+    fn rows_of(&mut self, name: &str) -> Result<Vec<u32>, Fault> {
+        let origins = self.reader.origins().map_err(|e| stream_fault(&self.name, e))?;
+        let is_of = |origin: &str| origin == name || flow::device_of(origin) == name;
+        Ok((0..).zip(origins).filter(|(_, origin)| is_of(origin)).map(|(row, _)| row).collect())
+    }
+
     /// The rows of the origin that a panel asks for, all lives of a device; none where it asks for all.
     fn rows(&mut self, panel: &Panel) -> Result<Option<Vec<u32>>, Fault> {
         let Some(name) = &panel.origin else { return Ok(None) };
-        let origins = self.reader.origins().map_err(|e| stream_fault(&self.name, e))?;
-        let is_of = |origin: &str| origin == name || flow::device_of(origin) == name;
-        let rows: Vec<u32> = (0..).zip(origins).filter(|(_, origin)| is_of(origin)).map(|(row, _)| row).collect();
+        let rows = self.rows_of(name)?;
         match rows.is_empty() {
             false => Ok(Some(rows)),
             // Of a trend it is the name in the messages.
