@@ -53,7 +53,7 @@ pub use relay::{Relay, RelayOptions};
 pub use room::Pushed;
 pub use runs::{RunKeeper, RunsView, StreamView};
 pub use sink::{Aside, Product, Sink};
-pub use slot::{Made, Outputs, Slot, SlotOptions, Stepped, Stop, Worker};
+pub use slot::{Made, Outputs, Slot, SlotOptions, Stepped, Stop, Waiting, Worker};
 pub use source::{Outlet, Silence, Source, Step};
 pub use statistics::{Statistics, statistics_of};
 pub use work::statistics::WorkerState;

@@ -41,6 +41,10 @@ impl Worker for Native {
         self.code.work(batch, out)
     }
 
+    fn pass_time(&mut self, time: i64, out: &mut Outputs<'_>) -> Result<(), Stop> {
+        self.code.pass_time(time, out)
+    }
+
     fn looks_at_payloads(&self) -> bool {
         self.code.looks_at_payloads()
     }

@@ -38,6 +38,8 @@ pub(crate) const LOST: u32 = u32::MAX - 1;
 pub(crate) const SAME: u32 = u32::MAX - 2;
 /// In the arguments of a task: the output cannot point into the input.
 pub(crate) const COPY: &str = "copy";
+/// Command of a task: the input is complete up to a time.
+pub(crate) const TIME: &str = "time";
 /// Messages (or batches) in a row that a slot which has done others puts aside: behind them a fresh slot tries the next.
 /// Code that broke what it works with (a patched library, memory of a device that is used up) fails from then on
 /// whatever comes, and each message that it puts aside is lost to the output; bad messages seldom come in such rows.
@@ -58,6 +60,12 @@ pub trait Worker {
     /// True if its results depend on earlier messages: then the order of messages is kept.
     fn keeps(&self) -> bool;
 
+    /// The input is complete up to `time`: messages that come later have this source time or a later one. `i64::MAX`:
+    /// the input has ended. Makes what messages that wait ([`Outputs::wait`]) become without another one.
+    fn pass_time(&mut self, _time: i64, _out: &mut Outputs<'_>) -> Result<(), Stop> {
+        Ok(())
+    }
+
     /// There is no task, and all work is answered. A worker that keeps messages releases those that the runner has
     /// committed since: the next message may wait for their memory.
     fn rest(&mut self) {}
@@ -70,6 +78,32 @@ pub trait Worker {
     /// Its own statistics, asked for once a second: a JSON object of numbers, empty for none.
     fn statistics(&mut self) -> String {
         String::new()
+    }
+}
+
+/// Messages that a worker has seen and that wait for others, of which something is made together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// How many.
+    pub messages: u64,
+    /// Source time of the oldest, ns since 1970 UTC: what is made of them is no older.
+    pub oldest: i64,
+    /// When the input is complete up to this time, [`Worker::pass_time`] makes something of them; `i64::MAX`: only
+    /// its end does.
+    pub due: i64,
+}
+
+impl Default for Waiting {
+    /// None.
+    fn default() -> Self {
+        Self { messages: 0, oldest: i64::MAX, due: i64::MAX }
+    }
+}
+
+impl Waiting {
+    /// The source time before which nothing more is made of them; `i64::MAX` where time alone makes nothing.
+    pub(crate) fn holds_at(&self) -> i64 {
+        if self.messages > 0 && self.due < i64::MAX { self.oldest } else { i64::MAX }
     }
 }
 
@@ -131,6 +165,17 @@ struct Task {
     part: u32,
     parts: u32,
     arguments: String,
+    /// Of the command `time`.
+    time: Option<i64>,
+}
+
+/// What the code is given.
+enum Given<'b> {
+    Batch(Batch<'b>),
+    /// What it keeps leaves no room for this message.
+    Refused(Batch<'b>, Error),
+    /// The input is complete up to this time.
+    Time(i64),
 }
 
 /// One input of a slot.
@@ -159,8 +204,9 @@ struct Account {
     gaps: Vec<Gap>,
     /// When work on them began, ns of `Media::clock`.
     began: i64,
-    /// What user code keeps, as it said last.
+    /// What user code keeps, as it said last, and the messages that wait.
     kept: Vec<u64>,
+    waiting: Waiting,
     /// Pushed for messages that have no end yet.
     open: u32,
     /// More than one message, or none, was made of one.
@@ -303,6 +349,12 @@ impl Outputs<'_> {
             account.outputs.resize((sequence - account.first) as usize, 0);
             account.next = sequence;
         }
+    }
+
+    /// What was pushed was made because time has passed, and of no message.
+    fn end_time(&mut self) {
+        self.account.outputs = vec![std::mem::take(&mut self.account.open)];
+        self.account.uneven = true;
     }
 
     /// Appends a message made of `of`, whose origin it has. `parts` are its payload, one behind the other.
@@ -487,6 +539,12 @@ impl Outputs<'_> {
     pub fn keep(&mut self, words: &[u64]) {
         self.account.kept.clear();
         self.account.kept.extend_from_slice(words);
+    }
+
+    /// Sets which messages wait for others behind the last that has its end: they are in the account of the input as
+    /// held, and the output is complete up to the oldest of them only.
+    pub fn wait(&mut self, waiting: Waiting) {
+        self.account.waiting = waiting;
     }
 
     /// True if all ended messages are answered.
@@ -682,6 +740,7 @@ impl Slot {
                             part: task.part,
                             parts: task.parts,
                             arguments: task.arguments.to_owned(),
+                            time: (task.command == TIME).then(|| task.arguments.parse().unwrap_or(i64::MIN)),
                         });
                         break;
                     }
@@ -712,14 +771,16 @@ impl Slot {
         }
         let Some(source) = &mut self.sources[at] else { return Ok(true) };
         source.verify(&self.data, if worker.looks_at_payloads() { Check::All } else { Check::Entries })?;
-        while self.account.next < task.next {
+        while self.account.next < task.next || task.time.is_some() {
             let from = self.account.next;
             source.reader.seek(from);
             let max = usize::try_from(task.next - from).unwrap_or(usize::MAX);
             let names = source.names(from, max)?;
             let mut beside = None;
-            let (batch, refused) = match source.reader.next(max) {
-                Ok(Stretch::Messages(batch)) if !batch.is_empty() => (batch, None),
+            // Of no messages none is read.
+            let given = match source.reader.next(max) {
+                Ok(_) if task.time.is_some() => Given::Time(task.time.unwrap_or_default()),
+                Ok(Stretch::Messages(batch)) if !batch.is_empty() => Given::Batch(batch),
                 Ok(Stretch::Messages(_)) => {
                     // The runner has seen it: a writer that started anew has another live place.
                     source.reader.reattach().map_err(|e| stream_fault(&name, e))?;
@@ -737,13 +798,12 @@ impl Slot {
                 Err(e @ (Error::Quota { .. } | Error::Limit(_))) => {
                     let other = beside.insert(source.open_beside(&self.data, from)?);
                     match other.read(1) {
-                        Ok(batch) if !batch.is_empty() => (batch, Some(e)),
+                        Ok(batch) if !batch.is_empty() => Given::Refused(batch, e),
                         _ => return Err(stream_fault(&name, e)),
                     }
                 }
                 Err(e) => return Err(stream_fault(&name, e)),
             };
-            let end = batch.next();
             let key = (self.options.by_key && task.parts > 1).then_some((task.part, task.parts));
             let mut out = Outputs {
                 stage: &self.stage,
@@ -763,12 +823,14 @@ impl Slot {
                 from,
                 live_bytes: self.options.stream.live_bytes,
             };
-            let did = match refused {
-                None => worker.work(&batch, &mut out),
-                Some(cause) => out.refuse(&batch, cause),
+            let did = match given {
+                Given::Time(time) => worker.pass_time(time, &mut out).map(|()| out.end_time()),
+                Given::Batch(batch) => worker.work(&batch, &mut out).map(|()| out.pass(batch.next())),
+                Given::Refused(batch, cause) => out.refuse(&batch, cause).map(|()| out.pass(batch.next())),
             };
             match did {
-                Ok(()) => out.pass(end),
+                Ok(()) if task.time.is_some() => break,
+                Ok(()) => {}
                 Err(Stop::Full) => {
                     out.account.open = 0;
                     return Ok(false);
@@ -787,8 +849,9 @@ impl Account {
         outputs.clear();
         aside.clear();
         // It says itself behind which message: it stays true.
-        let kept = std::mem::take(&mut self.kept);
-        *self = Self { first, next: first, output_first, outputs, aside, kept, began: clock, ..Self::default() };
+        let (kept, waiting) = (std::mem::take(&mut self.kept), self.waiting);
+        let began = clock;
+        *self = Self { first, next: first, output_first, outputs, aside, kept, waiting, began, ..Self::default() };
     }
 
     /// Says what was done of a task since the last answer, and begins anew behind it. False if there is no room even for
@@ -827,6 +890,9 @@ impl Account {
             busy: clock.saturating_sub(self.began).max(0) as u64,
             state: statistics,
             kept: self.kept.as_slice().into(),
+            waits: self.waiting.messages,
+            oldest: self.waiting.oldest,
+            due: self.waiting.due,
         };
         wire::bpdn::write(bytes, &answer).map_err(|e| Fault::new("cannot encode an answer", e))?;
         let open = self.open;

@@ -48,6 +48,10 @@ impl flow::Worker for Finding {
         }
     }
 
+    fn pass_time(&mut self, time: i64, out: &mut Outputs<'_>) -> Result<(), Stop> {
+        self.grouping.as_mut().map_or(Ok(()), |grouping| grouping.pass_time(time, out))
+    }
+
     fn configure(&mut self, parameters: &str) -> Result<(), Fault> {
         if self.known.as_deref() == Some(parameters) {
             return Ok(());

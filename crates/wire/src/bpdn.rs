@@ -16,7 +16,8 @@ pub struct Answer<'a> {
     /// Sequence in the slot's stream of the first message that it made.
     pub output_first: u64,
     /// How many were made of each message from `task.first` to `task.next`; empty: one of each. 2^32-1: it was filtered,
-    /// 2^32-2: it was not there, 2^32-3: it is the message itself.
+    /// 2^32-2: it was not there, 2^32-3: it is the message itself. Of the command `time` one number: how many were made
+    /// because time has passed; empty: there was no room for them.
     pub outputs: Array<'a, u32>,
     /// Messages, counted from `task.first`, that went aside: the last that was made of each is a `bpas`, those before
     /// it are nobody's.
@@ -29,6 +30,12 @@ pub struct Answer<'a> {
     pub state: &'a str,
     /// What the code keeps from the messages below `task.next` to those behind them, in its own words; empty: nothing.
     pub kept: Array<'a, u64>,
+    /// Messages below `task.next` that wait for others; with `kept` only.
+    pub waits: u64,
+    /// Source time of the oldest of them, ns since 1970 UTC.
+    pub oldest: i64,
+    /// When the input is complete up to this time, something is made of them without another message; 2^63-1: never.
+    pub due: i64,
 }
 
 /// Verifies and reads a message.
@@ -46,6 +53,9 @@ pub fn read(bytes: &[u8]) -> Result<Answer<'_>, Error> {
         busy: table.number(5, 0, "busy")?,
         state: table.text_or_empty(6, "state")?,
         kept: table.array_or_empty(7, "kept")?,
+        waits: table.number(8, 0, "waits")?,
+        oldest: table.number(9, 0, "oldest")?,
+        due: table.number(10, i64::MAX, "due")?,
     })
 }
 
@@ -54,7 +64,9 @@ pub fn write(out: &mut Vec<u8>, parts: &Answer<'_>) -> Result<(), Error> {
     let mut writer = Writer::begin(out, ID);
     // Most code keeps nothing.
     let keeps = if parts.kept.is_empty() { 0 } else { 4 };
-    let [task, output_first, outputs, aside, gaps, busy, state, kept] = writer.root([4, 8, 4, 4, 4, 8, 4, keeps]);
+    let waiting = if keeps == 0 || parts.waits == 0 { 0 } else { 8 };
+    let [task, output_first, outputs, aside, gaps, busy, state, kept, waits, oldest, due] =
+        writer.root([4, 8, 4, 4, 4, 8, 4, keeps, waiting, waiting, waiting]);
     writer.put(output_first, parts.output_first);
     writer.put(busy, parts.busy);
     bptk::write_table(&mut writer, task, &parts.task);
@@ -67,6 +79,11 @@ pub fn write(out: &mut Vec<u8>, parts: &Answer<'_>) -> Result<(), Error> {
     writer.text(state, parts.state);
     if keeps > 0 {
         writer.array(kept, parts.kept);
+    }
+    if waiting > 0 {
+        writer.put(waits, parts.waits);
+        writer.put(oldest, parts.oldest);
+        writer.put(due, parts.due);
     }
     writer.finish()
 }

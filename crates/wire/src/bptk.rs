@@ -9,7 +9,8 @@ pub const ID: [u8; 4] = *b"bptk";
 /// One task, as it is asked, or as an answer says what of it was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Task<'a> {
-    /// Empty: work. `configure`: go on with the parameters in `arguments`. `stop`: end.
+    /// Empty: work. `time`: the input is complete up to the time in `arguments` (ns since 1970 UTC), and `first` and
+    /// `next` are its end. `configure`: go on with the parameters in `arguments`. `stop`: end.
     pub command: &'a str,
     /// Sequence of the task in its stream.
     pub number: u64,

@@ -194,6 +194,9 @@ OWN = {
         ("busy", "u64"),
         ("state", "text"),
         ("kept", "u64s"),
+        ("waits", "u64"),
+        ("oldest", "i64"),
+        ("due", "i64"),
     ],
     "bpas": [
         ("stage", "text"),
@@ -953,6 +956,9 @@ def ours():
         "busy": 5_000_000,
         "state": '{"peaks": 8}',
         "kept": array([2**40, 3], "uint64"),
+        "waits": 12,
+        "oldest": T,
+        "due": T + 20_000_000,
     }
     save("bpdn", own("bpdn", answer), answer | {"gaps": [gap | {"count": 0}]})
     aside = {

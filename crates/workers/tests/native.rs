@@ -45,6 +45,8 @@ struct Lab {
     kind: &'static WorkerKind,
     parameters: Value,
     live: u64,
+    /// What the source of the input says.
+    heard: UpstreamState,
     writer_process: Arc<PretendMedia>,
     writer: Option<Writer>,
     runner_process: Arc<PretendMedia>,
@@ -65,6 +67,7 @@ impl Lab {
             kind,
             parameters,
             live: 1 << 20,
+            heard: UpstreamState::NOTHING,
             writer_process: machine.start(),
             writer: None,
             runner_process: machine.start(),
@@ -133,11 +136,7 @@ impl Lab {
             }
         }
         let now = self.machine.now();
-        let stepped = self
-            .runner
-            .as_mut()
-            .unwrap()
-            .step(now, &[UpstreamState { frontier: now, ended: false, ..UpstreamState::NOTHING }]);
+        let stepped = self.runner.as_mut().unwrap().step(now, &[self.heard]);
         if self.machine.stopped() {
             return self.kill_runner();
         }
@@ -190,6 +189,8 @@ impl Lab {
 
     fn cut(&mut self) {
         self.cuts += 1;
+        // Messages of before come again.
+        self.heard = UpstreamState::NOTHING;
         // SAFETY: all maps of all processes are in these.
         unsafe { self.machine.power_cut((self.runner.take(), self.writer.take(), self.slots.take())) };
         self.runner_process = self.machine.start();
@@ -222,11 +223,17 @@ impl Lab {
                 _ => {}
             }
             self.machine.stop_after(None);
-            if is_given && self.native().is_some() && self.runner.as_ref().is_some_and(Work::is_idle) {
+            if is_given && self.is_done() {
                 return;
             }
         }
         panic!("it does not come to its end: {:?}", self.runner.as_ref().map(|work| (work.states(), self.account())));
+    }
+
+    /// All that is there is done, and where the input has ended, the output has too.
+    fn is_done(&mut self) -> bool {
+        let Some(work) = self.runner.as_ref().filter(|work| work.is_idle()) else { return false };
+        (!self.heard.ended || work.view().ended) && self.native().is_some()
     }
 
     /// What happened, and how much of what there was.
@@ -238,7 +245,7 @@ impl Lab {
     fn finish(&mut self) -> Vec<(i64, u64, [u8; 4], Vec<u8>)> {
         for turn in 0.. {
             self.step();
-            if self.native().is_some() && self.runner.as_ref().is_some_and(Work::is_idle) {
+            if self.is_done() {
                 break;
             }
             assert!(turn < 20_000, "it does not come to its end");

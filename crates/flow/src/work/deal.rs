@@ -8,7 +8,7 @@ use super::piece::{Piece, Todo};
 use super::slot_entry::SlotEntry;
 use super::{BLOCK_MESSAGES_MAX, BLOCK_NS, Share, TASKS_EACH, Work};
 use crate::Fault;
-use crate::slot::COPY;
+use crate::slot::{COPY, TIME};
 
 impl Work {
     /// Gives slots what there is to do.
@@ -28,6 +28,10 @@ impl Work {
             if self.pieces.get(&id).is_some_and(|piece| piece.waits_alone(is_there)) {
                 return Ok(did);
             }
+        }
+        self.passes_time &= !(self.pieces.is_empty() && self.pending.is_empty());
+        if self.passes_time {
+            return Ok(did);
         }
         let most = self.options.slots as usize * (TASKS_EACH + 2) + 4;
         let mut input = 0;
@@ -50,7 +54,25 @@ impl Work {
             did = true;
             self.give(id)?;
         }
-        Ok(did)
+        Ok(did | self.pass_time()?)
+    }
+
+    /// Gives the slot of messages that wait the time up to which the input is complete, once all before is committed.
+    /// Nothing is cut until that is committed too, so that a runner that starts finds the outputs behind the last
+    /// commit, or none.
+    fn pass_time(&mut self) -> Result<bool, Fault> {
+        let is_free = self.pieces.is_empty() && self.pending.is_empty() && !self.holds && self.has_room();
+        let due = self.sources.iter().position(|source| is_free && source.due_time().is_some());
+        let Some((input, time)) = due.and_then(|at| Some((at, self.sources[at].due_time()?))) else { return Ok(false) };
+        let at = self.sources[input].committed;
+        self.sources[input].passed = Some((at, time));
+        let id = self.add_piece(input, at, at);
+        if let Some(piece) = self.pieces.get_mut(&id) {
+            piece.time = Some(time);
+        }
+        self.passes_time = true;
+        self.give(id)?;
+        Ok(true)
     }
 
     /// True if a new block would find who takes it.
@@ -168,8 +190,10 @@ impl Work {
                 let Some(slot) = slot else { break };
                 let next = if is_alone && self.options.batch <= 1 { todo.first + 1 } else { todo.next };
                 let number = self.tasks.next_sequence();
+                let time = piece.time.map(|time| time.to_string());
+                let copy = if self.sources[piece.input].parent.is_some() { "" } else { COPY };
                 let task = wire::bptk::Task {
-                    command: "",
+                    command: if time.is_some() { TIME } else { "" },
                     number,
                     slot: slot as u32,
                     input: piece.input as u32,
@@ -181,7 +205,7 @@ impl Work {
                     next,
                     part: at as u32,
                     parts: count,
-                    arguments: if self.sources[piece.input].parent.is_some() { "" } else { COPY },
+                    arguments: time.as_deref().unwrap_or(copy),
                 };
                 if !self.append_task(&task)? {
                     return Ok(did);

@@ -33,6 +33,7 @@ use crate::limits::{BOOK_HISTORY_BYTES, SLOTS_MAX};
 use crate::merge::UpstreamState;
 use crate::records::{Commit, Gap, Input};
 use crate::runs::StreamView;
+use crate::slot::Waiting;
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -235,6 +236,8 @@ pub struct Work {
     since: Value,
     /// No block is cut.
     holds: bool,
+    /// Time has passed for an input, and the commit of it is not safe: until then no block is cut.
+    passes_time: bool,
 }
 
 impl Work {
@@ -310,6 +313,7 @@ impl Work {
             asked,
             since,
             holds: false,
+            passes_time: false,
             output,
             options,
         };
@@ -390,9 +394,10 @@ impl Work {
 
     /// The stream as the keeper of runs, and stages behind, see it: what was not committed has not come.
     pub fn view(&self) -> StreamView {
-        let is_done = |s: &Source| s.ended && s.committed >= s.reader.end();
-        let ended = self.sources.iter().all(is_done) && self.pending.is_empty();
-        let frontier = self.sources.iter().map(|s| s.frontier).min().unwrap_or(i64::MAX);
+        let ended = self.sources.iter().all(Source::has_ended) && self.pieces.is_empty() && self.pending.is_empty();
+        // What is made of messages that wait is no older than they are.
+        let frontier = |s: &Source| s.frontier.min(s.waiting.holds_at());
+        let frontier = self.sources.iter().map(frontier).min().unwrap_or(i64::MAX);
         let marked = match self.output.header().level {
             Level::Memory => true,
             Level::Disk => self.output.mark(Level::Disk) >= self.output.next_sequence(),
@@ -455,6 +460,13 @@ fn kept_of(state: &Value, input: &str) -> Option<(u64, Vec<u64>)> {
     let known = &state["kept"][input];
     let words: Option<Vec<u64>> = known[1].as_array()?.iter().map(Value::as_u64).collect();
     Some((known[0].as_u64()?, words?))
+}
+
+/// The messages that wait behind what it says that is kept.
+fn waiting_of(state: &Value, input: &str) -> Option<Waiting> {
+    let known = &state["kept"][input][2];
+    let (messages, oldest) = (known[0].as_u64()?, known[1].as_i64()?);
+    Some(Waiting { messages, oldest, due: known[2].as_i64()? })
 }
 
 /// What may change while it runs.

@@ -15,7 +15,7 @@ use crate::aside::{self, Like, Unhandled};
 use crate::data::stream_fault;
 use crate::limits::ASIDE_BYTES;
 use crate::records::{BEYOND, Commit, Gap, reason_of};
-use crate::slot::{FILTERED, LOST, SAME, cut};
+use crate::slot::{FILTERED, LOST, SAME, Waiting, cut};
 use crate::{Fault, Passes};
 use serde_json::{Map, json};
 use std::collections::BTreeMap;
@@ -42,7 +42,9 @@ impl Work {
             // As far as it goes: outputs of a block may be more than a slot's stream holds.
             let end = piece.answered();
             let mut has_room = true;
-            if end > piece.first {
+            // Time that has passed has no messages, and one answer.
+            let has_passed = piece.time.is_some() && piece.parts.iter().any(|part| !part.answers.is_empty());
+            if end > piece.first || has_passed {
                 let mut tally = BTreeMap::new();
                 let before = self.output.next_sequence();
                 has_room = self.push(&mut piece, end, &mut tally, now)?;
@@ -56,7 +58,7 @@ impl Work {
                     self.count(&mut piece, end, tally);
                 }
             }
-            let is_whole = piece.first == piece.next;
+            let is_whole = piece.is_whole();
             if !is_whole {
                 self.pieces.insert(id, piece);
             }
@@ -186,6 +188,12 @@ impl Work {
             _ if count > 0 => rows.push(Row { lies, first, count }),
             _ => {}
         };
+        if piece.time.is_some() {
+            for answer in piece.parts.iter().flat_map(|part| &part.answers) {
+                answer.of_time().for_each(|at| add(Lies::Slot(answer.slot), at, 1));
+            }
+            return Vec::new();
+        }
         let is_plain = |part: &Part| part.answers.iter().all(|a| a.is_plain() && (a.first >= end || a.next <= end));
         if let [part] = piece.parts.as_slice()
             && is_plain(part)
@@ -334,9 +342,11 @@ impl Work {
             }));
         }
         for answer in piece.parts.iter_mut().flat_map(|p| &mut p.answers) {
-            let is_newer = source.kept.as_ref().is_none_or(|kept| kept.0 < answer.next);
+            // Behind the same message is what time that has passed made of it.
+            let is_newer = source.kept.as_ref().is_none_or(|kept| kept.0 <= answer.next);
             if !answer.kept.is_empty() && answer.next <= end && is_newer {
                 source.kept = Some((answer.next, std::mem::take(&mut answer.kept)));
+                source.wait(answer.waiting);
             }
         }
         source.enter(first, end);
@@ -357,7 +367,8 @@ impl Work {
             let beyond = source.ahead.iter().map(|(first, next)| next - first).sum();
             source.account.set_count(BEYOND, beyond);
             if let Some(known) = &source.kept {
-                kept.insert(source.account.stream.clone(), json!(known));
+                let Waiting { messages, oldest, due } = source.waiting;
+                kept.insert(source.account.stream.clone(), json!([known.0, known.1, [messages, oldest, due]]));
             }
             if source.ahead.is_empty() {
                 continue;

@@ -4,7 +4,7 @@
 //! output.
 
 use crate::records::Gap;
-use crate::slot::{LOST, SAME};
+use crate::slot::{LOST, SAME, Waiting};
 use std::collections::{BTreeMap, VecDeque};
 use wire::bpdn::Answer;
 
@@ -52,6 +52,8 @@ pub(super) struct Answered {
     pub(super) between: Vec<u64>,
     /// State of the code behind it; empty: none.
     pub(super) kept: Vec<u64>,
+    /// Messages that wait behind it.
+    pub(super) waiting: Waiting,
 }
 
 #[derive(Default)]
@@ -82,6 +84,8 @@ pub(super) struct Piece {
     pub(super) aside_from: Option<u64>,
     /// Why they are.
     pub(super) reasons: BTreeMap<String, u64>,
+    /// It has no messages: the input is complete up to this time.
+    pub(super) time: Option<i64>,
 }
 
 impl Piece {
@@ -105,7 +109,13 @@ impl Piece {
             set_aside: 0,
             aside_from: None,
             reasons: BTreeMap::new(),
+            time: None,
         }
+    }
+
+    /// True if all of it is answered and shown.
+    pub(super) fn is_whole(&self) -> bool {
+        self.first == self.next && self.time.is_none()
     }
 
     /// All parts have answered up to here.
@@ -141,7 +151,7 @@ impl Piece {
     pub(super) fn shown_to(&mut self, end: u64, entries: u64) {
         // A runner that started anew may have found more of it in the output.
         (self.first, self.pushed) = (end, self.pushed.saturating_sub(entries));
-        (self.set_aside, self.aside_from) = (0, None);
+        (self.set_aside, self.aside_from, self.time) = (0, None, None);
         for part in &mut self.parts {
             part.answers.retain(|a| a.next > end);
         }
@@ -194,6 +204,7 @@ impl Answered {
             gaps: answer.gaps.iter().map(Gap::from_wire).collect(),
             killed: None,
             kept: answer.kept.iter().collect(),
+            waiting: Waiting { messages: answer.waits, oldest: answer.oldest, due: answer.due },
         }
     }
 
@@ -210,12 +221,18 @@ impl Answered {
             killed: Some((reason.to_owned(), text.to_owned())),
             between: Vec::new(),
             kept: Vec::new(),
+            waiting: Waiting::default(),
         }
     }
 
     /// One output for each message, all in a row.
     pub(super) fn is_plain(&self) -> bool {
         self.outputs.is_empty() && self.aside.is_empty() && self.between.is_empty() && self.killed.is_none()
+    }
+
+    /// Where its outputs lie that are of no message.
+    pub(super) fn of_time(&self) -> impl Iterator<Item = u64> {
+        (self.output_first..self.outputs_end()).filter(|at| !self.between.contains(at))
     }
 
     /// Behind the last of its outputs.

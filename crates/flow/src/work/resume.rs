@@ -58,10 +58,13 @@ impl Work {
                     && task.block_next <= epoch_end(header, task.epoch);
                 // What went on as it is and cannot any more is done anew.
                 let can_pass = source.parent.is_some() || !answered.outputs.contains(&SAME);
-                let fits =
-                    can_pass && task.part < task.parts && task.parts <= SLOTS_MAX && task.block_first < task.block_next;
-                let is_shown = source.open_ranges(answered.first, answered.next).is_empty();
-                if is_of_now && fits && !is_shown {
+                let fits = can_pass && task.part < task.parts && task.parts <= SLOTS_MAX;
+                let is_open = match task.block_first < task.block_next {
+                    true => !source.open_ranges(answered.first, answered.next).is_empty(),
+                    // Time has passed.
+                    false => source.account.next == task.block_first && !answered.outputs.is_empty(),
+                };
+                if is_of_now && fits && is_open {
                     let block = (task.input as usize, task.block_first, task.block_next);
                     let (part, parts) = (task.part as usize, task.parts);
                     found.push(Found { answered, block, part, parts, shown: 0, explained: 0 });
@@ -69,6 +72,8 @@ impl Work {
             }
         }
         let (order, passed) = self.shown_since(shown, &mut found)?;
+        // Of time that has passed nothing depends on it before it is shown: it passes again.
+        found.retain(|found| found.block.1 < found.block.2 || found.shown > 0);
         // What is shown counts; of the others those that fit between. An answer that was not safe when a runner started
         // may have been overtaken by another to the same messages.
         found.sort_by_key(|f| (f.shown == 0, f.answered.sequence));
@@ -85,6 +90,7 @@ impl Work {
                 let mut piece = Piece::new(input, epoch, (first, next), (0..parts).map(|_| Part::default()).collect());
                 // A part of it may be committed.
                 (piece.first, piece.next) = source.open_ranges(first, next).first().copied().unwrap_or((next, next));
+                piece.time = (first == next).then_some(i64::MIN);
                 piece
             });
             piece.pushed += shown;
@@ -126,6 +132,7 @@ impl Work {
                 }
             }
         }
+        self.passes_time = pieces.values().any(|piece| piece.time.is_some());
         self.queue(pieces, order);
         Ok(())
     }

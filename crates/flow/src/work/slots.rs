@@ -198,7 +198,8 @@ impl Work {
                 SlotEnd::Overdue(Overdue::Output) => None,
                 _ => stood.filter(|at| at_work == Some(number) && (todo.first..todo.next).contains(at)),
             };
-            let blamed = blamed.filter(|_| self.options.blames);
+            // Time that has passed has no message.
+            let blamed = blamed.filter(|_| self.options.blames && todo.first < todo.next);
             let rest = match blamed {
                 None => vec![todo],
                 Some(_) if todo.next - todo.first == 1 && todo.deaths + 1 >= DEATHS_MAX => {
@@ -416,11 +417,13 @@ impl Work {
                 self.given.remove(&answer.task.number);
                 place.tasks.retain(|number| *number != answer.task.number);
             }
+            // Of no messages nothing was made, as there was no room: it is asked for again.
+            let is_undone = piece.time.is_some() && answer.outputs.is_empty();
             let n = answer.task.next - answer.task.first;
             place.state.messages += n;
             place.state.busy += answer.busy;
             place.stands = None;
-            place.is_full = !comes_more && asked.is_some_and(|g| answer.task.next < g.1.next);
+            place.is_full = !comes_more && asked.is_some_and(|g| answer.task.next < g.1.next || is_undone);
             if !answer.state.is_empty() {
                 place.state.statistics = answer.state.to_owned();
             }
@@ -435,11 +438,11 @@ impl Work {
                 part.given[at].1.first = next;
             } else {
                 part.given.remove(at);
-                if next < todo.next {
+                if next < todo.next || is_undone {
                     part.todo.push_front(Todo { first: next, ..todo });
                 }
             }
-            if next > todo.first {
+            if next > todo.first || next == todo.next && !is_undone {
                 part.answers.push(answered);
                 part.answers.sort_by_key(|a| a.first);
             }

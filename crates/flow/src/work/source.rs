@@ -7,7 +7,8 @@ use super::cutover::Beside;
 use crate::Fault;
 use crate::data::{Data, stream_fault};
 use crate::merge::UpstreamState;
-use crate::records::{CUT, Input, epoch_end};
+use crate::records::{CUT, Input, WAITS, epoch_end};
+use crate::slot::Waiting;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use store::{Error, Kind, Parent, ReadOptions, Reader, Writer};
@@ -36,6 +37,10 @@ pub(super) struct Source {
     pub(super) is_cut: bool,
     /// What the code keeps, and the message that it is for: all before are in it.
     pub(super) kept: Option<(u64, Vec<u64>)>,
+    /// Messages before it that wait for others. The account has them.
+    pub(super) waiting: Waiting,
+    /// The time that has passed last, and behind which message.
+    pub(super) passed: Option<(u64, i64)>,
 }
 
 impl Source {
@@ -94,6 +99,8 @@ impl Source {
         };
         reader.commit(account.next);
         let next = account.next;
+        let account_waits = account.count(WAITS);
+        let known_waiting = super::waiting_of(state, name).filter(|_| kept.is_some());
         let parent = match beside {
             // A view holds back what it points into.
             Some(_) => {
@@ -106,7 +113,7 @@ impl Source {
                 Err(e) => return Err(stream_fault(stage, e)),
             },
         };
-        Ok(Self {
+        let mut source = Self {
             reader,
             parent,
             account,
@@ -119,7 +126,34 @@ impl Source {
             committed: next,
             is_cut,
             kept,
-        })
+            waiting: Waiting { messages: account_waits, ..Waiting::default() },
+            passed: None,
+        };
+        source.wait(known_waiting.unwrap_or_default());
+        Ok(source)
+    }
+
+    /// These messages wait now: they are held, and not done.
+    pub(super) fn wait(&mut self, waiting: Waiting) {
+        let seen = self.account.done + self.waiting.messages;
+        self.waiting = Waiting { messages: waiting.messages.min(seen), ..waiting };
+        self.account.done = seen - self.waiting.messages;
+        self.account.set_count(WAITS, self.waiting.messages);
+    }
+
+    /// The time up to which the input is complete, if something is to be made of messages that wait for that: all
+    /// before it is done and committed.
+    pub(super) fn due_time(&self) -> Option<i64> {
+        let is_at_end = self.ended && self.reader.end() <= self.committed;
+        let time = if is_at_end { i64::MAX } else { self.frontier };
+        let is_due = self.waiting.messages > 0 && (is_at_end || time >= self.waiting.due);
+        let is_new = self.passed.is_none_or(|(next, before)| next < self.committed || before < time);
+        (is_due && is_new && self.cut == self.committed && self.ahead.is_empty()).then_some(time)
+    }
+
+    /// All of it is done, and nothing can be made of what waits.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended && self.committed >= self.reader.end() && self.due_time().is_none()
     }
 
     /// What its own stage says, and what that means for what is behind it.

@@ -1,10 +1,12 @@
 //! What finds groups, built-in or of the user: a [`Finder`] is shown each message and says which groups it closes.
 //!
-//! Constraints: a finder decides by what it was shown and nothing else, no clock and no chance, so that the same messages
-//! give the same groups however they came and whoever was killed between. It keeps no message; what is pending is kept for
-//! it, in rows that it looks at.
+//! Constraints: a finder decides by what it was shown and nothing else, no clock and no chance, so that the same
+//! messages give the same groups however they came and whoever was killed between. When the input is complete up to a
+//! time it closes the groups that the next message, which has this time or a later one, would close: of an input in
+//! the order of time the groups are the same. It keeps no message; what is pending is kept for it, in rows that it
+//! looks at.
 
-use flow::Fault;
+use flow::{Fault, Waiting};
 
 /// Messages that are needed still, oldest first, in the order of the stream.
 #[derive(Clone, Copy, Debug)]
@@ -101,6 +103,19 @@ pub trait Finder: Send {
     /// It is called at messages whose sequence and one is a multiple of this: a call may be dear.
     fn every(&self) -> u64 {
         1
+    }
+
+    /// The input is complete up to `time`: later messages have this time or a later one. Enters the groups that are
+    /// closed by that, and answers how many of the oldest pending are needed no more. `i64::MAX`: the input has
+    /// ended, and all that is pending (never nothing) is closed as it is.
+    fn pass_time(&mut self, time: i64, pending: Pending<'_>, found: &mut Found) -> Result<usize, Fault> {
+        Ok(if time == i64::MAX { self.cut(pending, found) } else { 0 })
+    }
+
+    /// What of the pending waits to be in a group, and when [`Finder::pass_time`] closes one.
+    fn waiting(&self, pending: Pending<'_>) -> Waiting {
+        let oldest = pending.times.iter().min().copied().unwrap_or(i64::MAX);
+        Waiting { messages: pending.len() as u64, oldest, due: i64::MAX }
     }
 
     /// More is pending than may be. Enters what is to be closed for that, and answers how many of the oldest are needed no

@@ -10,8 +10,9 @@
 //! A [`Finder`] says which messages belong together; what it finds is judged here (multiplicity, prescale, what is missing)
 //! and becomes a row (`bpgr`), or the messages themselves (`make = "messages"`).
 //!
-//! Constraints: a group is made of the message that closed it, so that what is made of a message follows from the messages
-//! up to it and nothing else. Of rows no payload is looked at here. Nothing is allocated for a message, but where rows grow.
+//! Constraints: a group is made of the message that closed it, or where none comes, when the input is complete up to
+//! a time ([`Finder::pass_time`]): the groups follow from the messages of the input and nothing else. Of rows no
+//! payload is looked at here. Nothing is allocated for a message, but where rows grow.
 //!
 //! **What is kept** are the messages of groups that are not closed. They are found in the input again (`again.rs`); how many
 //! groups there were before, and what the finder keeps, are words that stand in each answer and commit (`Outputs::keep`).
@@ -217,7 +218,7 @@ impl Plan {
             Find::Window { window, on_grid } => (2, Box::new(windows::Window::new(window, on_grid))),
             Find::Peak { window } => (3, Box::new(peak::Peak::new(window, self.rules.multiplicity))),
             Find::Trigger { wrap, open, wait, same_tag } => {
-                (4, Box::new(trigger::Trigger::new((wrap, open, wait), whole, same_tag)))
+                (5, Box::new(trigger::Trigger::new((wrap, open, wait), whole, same_tag)))
             }
             Find::User { .. } => return None,
         })
@@ -380,8 +381,9 @@ pub struct Grouping {
     words: Vec<u64>,
     bytes: Vec<u8>,
     said: Said,
-    /// A message for whose groups there was no room, and how many were needed no more behind it.
-    stopped: Option<(u64, usize)>,
+    /// A message for whose groups there was no room (or none: time that has passed), and how many were needed no more
+    /// behind it.
+    stopped: Option<(Option<u64>, usize)>,
 }
 
 impl Grouping {
@@ -445,7 +447,9 @@ impl Grouping {
     }
 
     /// Shows a message to the finder: what it closes is in `found`. The answer is how many are needed no more.
-    fn see(&mut self, entry: &Entry, sequence: u64, names: &[String]) -> Result<usize, Fault> {
+    /// `is_pending`: it was shown before, and is pending still.
+    fn see(&mut self, message: &Message<'_>, names: &[String], is_pending: bool) -> Result<usize, Fault> {
+        let (entry, sequence) = (message.entry, message.sequence);
         self.found.clear();
         let member = self.member(entry.origin, names);
         let mut done = 0;
@@ -464,7 +468,8 @@ impl Grouping {
         let first = self.first(sequence);
         let is_full = self.held.see(&self.data, &self.input, entry, sequence, first);
         let is_cut = self.rows.len() > self.rules.most;
-        if self.found.is_empty() && (is_cut || is_full && first < sequence) {
+        // More than may be may have been pending where one closed a group.
+        if self.found.is_empty() && !is_pending && (is_cut || is_full && first < sequence) {
             done = self.finder.cut(self.rows.pending(), &mut self.found).max(1);
             *(if is_cut { &mut self.said.cut } else { &mut self.said.full }) += 1;
         }
@@ -503,8 +508,8 @@ impl Grouping {
         Some(Judged { number, goes_on, time, first: first_sequence, in_a_row })
     }
 
-    /// Gives what goes on of the groups that a message closed.
-    fn give(&mut self, batch: &Batch<'_>, out: &mut Outputs<'_>) -> Result<(), Stop> {
+    /// Gives what goes on of the groups that a message of a batch closed, or time that has passed.
+    fn give(&mut self, batch: Option<&Batch<'_>>, out: &mut Outputs<'_>) -> Result<(), Stop> {
         for at in 0..self.found.len() {
             match self.judge(at) {
                 Some(judged) if judged.goes_on && self.rules.messages => self.give_messages(at, batch, out)?,
@@ -538,7 +543,7 @@ impl Grouping {
     }
 
     /// Gives the messages of a group as they are: from the batch at hand, or read again where they came before it.
-    fn give_messages(&mut self, at: usize, batch: &Batch<'_>, out: &mut Outputs<'_>) -> Result<(), Stop> {
+    fn give_messages(&mut self, at: usize, batch: Option<&Batch<'_>>, out: &mut Outputs<'_>) -> Result<(), Stop> {
         let Some((_, places)) = self.found.get(at) else { return Ok(()) };
         let lengths = self.rows.lengths.get(self.rows.gone..).unwrap_or_default();
         let bytes: u64 = places.iter().filter_map(|at| lengths.get(*at as usize)).map(|n| u64::from(*n)).sum();
@@ -552,13 +557,14 @@ impl Grouping {
         };
         let mut left = places.iter().filter_map(|place| self.rows.sequence(*place)).peekable();
         while let Some(first) = left.next() {
-            if let Some(message) = batch.get(first) {
+            if let Some(message) = batch.and_then(|batch| batch.get(first)) {
                 give(&message)?;
                 continue;
             }
             // As many as lie in a row.
             let mut next = first + 1;
-            while left.next_if(|&following| following == next && next < batch.first).is_some() {
+            let is_before = |next: u64| batch.is_none_or(|batch| next < batch.first);
+            while left.next_if(|&following| following == next && is_before(next)).is_some() {
                 next += 1;
             }
             let reader = match &mut self.reader {
@@ -610,8 +616,9 @@ impl Grouping {
         let (data, input) = (self.data.clone(), self.input.clone());
         let check = if self.looks_at_payloads() { Check::All } else { Check::Entries };
         again::read(&data, &input, first..before, check, &mut |names, message| {
-            let done = self.see(message.entry, message.sequence, names)?;
-            if message.sequence >= judged_from {
+            let is_pending = message.sequence < judged_from;
+            let done = self.see(message, names, is_pending)?;
+            if !is_pending {
                 for at in 0..self.found.len() {
                     self.judge(at);
                 }
@@ -621,6 +628,40 @@ impl Grouping {
         })?;
         // They were counted when they came.
         (self.said, self.next, self.kept) = (said, Some(before), None);
+        Ok(())
+    }
+
+    /// Stands before message `from`, as its messages before it were shown to the finder.
+    fn begin(&mut self, from: u64, out: &Outputs<'_>) -> Result<(), Fault> {
+        if self.next.is_none_or(|next| next > from) {
+            self.find(&out.input(), from)?;
+        }
+        // Of what was kept last an answer speaks, and so will the commit of it.
+        if let Some((next, first)) = self.kept.filter(|_| out.is_fresh()) {
+            self.again.need(next, first);
+        }
+        // Until a message has its end, it is not known whether it stays.
+        self.next = None;
+        Ok(())
+    }
+
+    /// Gives the groups in `found`, which a message of a batch closed, or time that has passed. `done`: pending
+    /// messages that are needed no more behind it.
+    fn close(&mut self, of: Option<(&Batch<'_>, u64)>, done: usize, out: &mut Outputs<'_>) -> Result<(), Stop> {
+        let (batch, sequence) = of.unzip();
+        if !self.found.is_empty() {
+            let before = (self.groups, self.passed, self.said);
+            if let Err(stop) = self.give(batch, out) {
+                // What it closed is as it was, for when there is room: to find all of it again would cost more.
+                (self.groups, self.passed, self.said) = before;
+                (self.stopped, self.next) = (Some((sequence, done)), sequence.or_else(|| Some(out.next())));
+                return Err(stop);
+            }
+        }
+        self.said.late += self.found.late;
+        self.said.alone += self.found.alone;
+        self.said.tag += self.found.tag;
+        self.rows.release(done);
         Ok(())
     }
 
@@ -636,6 +677,7 @@ impl Grouping {
         self.words.extend([next, self.kind, first, self.groups, self.passed]);
         self.finder.keep(&mut self.words);
         out.keep(&self.words);
+        out.wait(self.finder.waiting(self.rows.pending()));
         self.kept = Some((next, first));
     }
 }
@@ -643,38 +685,37 @@ impl Grouping {
 impl Worker for Grouping {
     fn work(&mut self, batch: &Batch<'_>, out: &mut Outputs<'_>) -> Result<(), Stop> {
         let from = out.next().max(batch.first);
-        if self.next.is_none_or(|next| next > from) {
-            self.find(&out.input(), from)?;
-        }
-        // Of what was kept last an answer speaks, and so will the commit of it.
-        if let Some((next, first)) = self.kept.filter(|_| out.is_fresh()) {
-            self.again.need(next, first);
-        }
-        // Until a message has its end, it is not known whether it stays.
-        self.next = None;
+        self.begin(from, out)?;
         for message in batch.iter().filter(|message| message.sequence >= from) {
             out.begin(&message);
-            let done = match self.stopped.take().filter(|stopped| stopped.0 == message.sequence) {
+            let done = match self.stopped.take().filter(|stopped| stopped.0 == Some(message.sequence)) {
                 Some((_, done)) => done,
-                None => self.see(message.entry, message.sequence, out.origin_names())?,
+                None => self.see(&message, out.origin_names(), false)?,
             };
-            if !self.found.is_empty() {
-                let before = (self.groups, self.passed, self.said);
-                if let Err(stop) = self.give(batch, out) {
-                    // What it closed is as it was, for when there is room: to find all of it again would cost more.
-                    (self.groups, self.passed, self.said) = before;
-                    (self.stopped, self.next) = (Some((message.sequence, done)), Some(message.sequence));
-                    return Err(stop);
-                }
-            }
-            self.said.late += self.found.late;
-            self.said.alone += self.found.alone;
-            self.said.tag += self.found.tag;
-            self.rows.release(done);
+            self.close(Some((batch, message.sequence)), done, out)?;
             out.done(&message);
         }
         self.keep(batch.next(), out);
         self.next = Some(batch.next());
+        Ok(())
+    }
+
+    fn pass_time(&mut self, time: i64, out: &mut Outputs<'_>) -> Result<(), Stop> {
+        let next = out.next();
+        self.begin(next, out)?;
+        let done = match self.stopped.take().filter(|stopped| stopped.0.is_none()) {
+            Some((_, done)) => done,
+            None => {
+                self.found.clear();
+                match self.rows.len() {
+                    0 => 0,
+                    _ => self.finder.pass_time(time, self.rows.pending(), &mut self.found)?,
+                }
+            }
+        };
+        self.close(None, done, out)?;
+        self.keep(next, out);
+        self.next = Some(next);
         Ok(())
     }
 

@@ -8,7 +8,7 @@
 //! A time before that of the message before counts as that one's.
 
 use super::finder::{Finder, Found, Pending};
-use flow::Fault;
+use flow::{Fault, Waiting};
 use std::collections::VecDeque;
 
 /// A message that is not decided.
@@ -126,6 +126,23 @@ impl Finder for Peak {
         }
         self.measure();
         Ok(self.decide(found))
+    }
+
+    fn pass_time(&mut self, time: i64, _pending: Pending<'_>, found: &mut Found) -> Result<usize, Fault> {
+        self.newest = self.newest.max(time);
+        self.measure();
+        let done = self.decide(found);
+        if time == i64::MAX {
+            // All are decided. What comes after the end has its own times.
+            self.resume(&[]);
+        }
+        Ok(done)
+    }
+
+    fn waiting(&self, pending: Pending<'_>) -> Waiting {
+        let due = self.at(self.open).map_or(i64::MAX, |seen| seen.time.saturating_add(self.window));
+        let oldest = pending.times.iter().min().copied().unwrap_or(i64::MAX);
+        Waiting { messages: pending.len() as u64, oldest, due }
     }
 
     fn cut(&mut self, pending: Pending<'_>, found: &mut Found) -> usize {

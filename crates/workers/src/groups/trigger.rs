@@ -1,14 +1,15 @@
 //! Groups by trigger number: messages with one number belong together.
 //!
-//! A number that wraps is unwrapped by nearness to the newest. Groups that are whole are closed in the order of their
-//! numbers, and so is the lowest where more than `open` are open; one whose first message is more than `wait` behind the
-//! newest time is closed whatever others are open. A message whose number is not above that of the last that was closed in
-//! order is late, for `wait` after that: then numbers began anew, or a wrong one was ahead of all.
+//! A number that wraps is unwrapped by nearness to the newest. A group is closed when it is whole, and when its first
+//! message is more than `wait` behind the newest time, whatever others are open; the lowest is where more than `open`
+//! are. A message that belongs to no open group, and whose number is not above that of all closed ones, is late,
+//! until twice `wait` after the first message of the newest closed group: then numbers began anew, or a wrong one was
+//! ahead of all.
 //!
 //! With `same = "tag"` a group has the tag of most of its messages, when it is closed; the others are in none.
 
 use super::finder::{Finder, Found, Pending};
-use flow::Fault;
+use flow::{Fault, Waiting};
 use std::collections::VecDeque;
 
 /// None, in a row of links.
@@ -22,9 +23,12 @@ struct Open {
     /// Its first and last message, counted over all.
     first: u64,
     last: u64,
+    messages: u64,
     /// Which members it has, a bit each, and how many.
     members: Vec<u64>,
     different: usize,
+    /// Numbers began anew since it was opened.
+    is_former: bool,
 }
 
 /// Finds groups by number.
@@ -39,9 +43,10 @@ pub(super) struct Trigger {
     /// The newest number, unwrapped.
     newest: Option<u64>,
     newest_time: i64,
-    /// All numbers below are closed, and when the last of them was.
+    /// No group of this number or a higher one was closed.
     floor: u64,
-    floor_time: i64,
+    /// The newest first message of all groups that were closed.
+    closed_time: i64,
     /// Until this time none is over.
     check_at: i64,
     /// By number.
@@ -50,9 +55,10 @@ pub(super) struct Trigger {
     links: VecDeque<u64>,
     /// The first pending message, counted over all.
     first: u64,
-    /// Messages that are shown again, and the groups that were open: number, and which of those messages is the first.
+    /// Messages that are shown again, and the groups that were open: number, which of those messages is the first,
+    /// and whether numbers began anew since.
     again: u64,
-    known: Vec<(u64, u64)>,
+    known: Vec<(u64, u64, bool)>,
     /// Memory of groups that are closed.
     spare: Vec<Vec<u64>>,
 }
@@ -69,7 +75,7 @@ impl Trigger {
             newest: None,
             newest_time: i64::MIN,
             floor: 0,
-            floor_time: i64::MIN,
+            closed_time: i64::MIN,
             check_at: i64::MAX,
             open: VecDeque::new(),
             links: VecDeque::new(),
@@ -99,23 +105,23 @@ impl Trigger {
         found
     }
 
-    /// Enters a message into its group. False if it is late.
-    fn enter(&mut self, number: u64, time: i64, member: u32) -> bool {
+    /// Enters a message into its group, and answers its place among the open. None if it is late.
+    fn enter(&mut self, number: u64, time: i64, member: u32) -> Option<usize> {
         self.links.push_back(NONE);
-        self.newest_time = self.newest_time.max(time);
-        let known = self.unwrapped(number).filter(|number| *number >= self.floor);
+        let known = self.unwrapped(number);
+        let is_open = |number: &u64| self.open.binary_search_by_key(number, |open| open.number).is_ok();
+        let known = known.filter(|number| *number >= self.floor || is_open(number));
         let number = match known {
             Some(number) => number,
-            None if time.saturating_sub(self.floor_time) <= self.wait => return false,
+            None if time.saturating_sub(self.closed_time) <= self.wait.saturating_mul(2) => return None,
             None => {
                 // As if it were the first.
                 (self.newest, self.floor) = (None, 0);
-                let Some(number) = self.unwrapped(number) else { return false };
-                number
+                self.open.iter_mut().for_each(|open| open.is_former = true);
+                self.unwrapped(number)?
             }
         };
-        self.put(number, time, member);
-        true
+        Some(self.put(number, time, member))
     }
 
     /// Enters a message that was there before into its group, if that was open.
@@ -123,38 +129,44 @@ impl Trigger {
         let at = self.links.len() as u64;
         self.links.push_back(NONE);
         self.again -= 1;
-        let is_its = |known: &&(u64, u64)| match self.wrap {
+        let is_its = |known: &&(u64, u64, bool)| match self.wrap {
             0 => known.0 == number && known.1 <= at,
             wrap => known.0 % wrap == number % wrap && known.1 <= at,
         };
-        if let Some((number, _)) = self.known.iter().rev().find(is_its).copied() {
-            self.put(number, time, member);
+        if let Some((number, _, is_former)) = self.known.iter().rev().find(is_its).copied() {
+            let place = self.put(number, time, member);
+            self.open[place].is_former = is_former;
         }
     }
 
-    /// Puts the newest message into its group.
-    fn put(&mut self, number: u64, time: i64, member: u32) {
+    /// Puts the newest message into its group, and answers its place among the open.
+    fn put(&mut self, number: u64, time: i64, member: u32) -> usize {
         let at = self.first + self.links.len() as u64 - 1;
         let place = self.open.partition_point(|open| open.number < number);
         if self.open.get(place).is_none_or(|open| open.number != number) {
             let mut members = self.spare.pop().unwrap_or_default();
             members.clear();
             self.check_at = self.check_at.min(time.saturating_add(self.wait));
-            self.open.insert(place, Open { number, time, first: at, last: at, members, different: 0 });
+            self.open.insert(
+                place,
+                Open { number, time, first: at, last: at, messages: 0, members, different: 0, is_former: false },
+            );
         }
-        let Some(open) = self.open.get_mut(place) else { return };
+        let Some(open) = self.open.get_mut(place) else { return place };
         if open.last != at
             && let Some(link) = self.links.get_mut((open.last - self.first) as usize)
         {
             *link = at;
         }
         open.last = at;
+        open.messages += 1;
         let (word, bit) = (member as usize / 64, 1 << (member % 64));
         if open.members.len() <= word {
             open.members.resize(word + 1, 0);
         }
         open.different += usize::from(open.members[word] & bit == 0);
         open.members[word] |= bit;
+        place
     }
 
     /// Places of the messages of a group among the pending.
@@ -187,14 +199,16 @@ impl Trigger {
             }
         }
         found.end(Some(open.number));
-        if place == 0 {
-            (self.floor, self.floor_time) = (open.number.saturating_add(1), self.newest_time);
+        self.closed_time = self.closed_time.max(open.time);
+        if !open.is_former {
+            self.floor = self.floor.max(open.number.saturating_add(1));
         }
         self.spare.push(open.members);
     }
 
-    /// Closes the groups that have waited for too long. True if there were any.
-    fn close_over(&mut self, tags: &[u8], found: &mut Found) -> bool {
+    /// The newest time is no older than this. Closes the groups that have waited for too long. True if there were any.
+    fn close_over(&mut self, time: i64, tags: &[u8], found: &mut Found) -> bool {
+        self.newest_time = self.newest_time.max(time);
         if self.newest_time <= self.check_at {
             return false;
         }
@@ -229,19 +243,35 @@ impl Finder for Trigger {
             self.enter_again(*number, *time, *member);
             return Ok(0);
         }
-        if !self.enter(*number, *time, *member) {
-            found.late += 1;
-        }
-        let mut closed = self.close_over(pending.tags, found);
-        while let Some(open) = self.open.front() {
-            if self.whole != Some(open.different) && self.open.len() <= self.most {
-                break;
+        // Before it is entered: a group that waits no longer does not wait for it.
+        let mut closed = self.close_over(*time, pending.tags, found);
+        match self.enter(*number, *time, *member) {
+            None => found.late += 1,
+            Some(place) if self.open.get(place).is_some_and(|open| self.whole == Some(open.different)) => {
+                closed = true;
+                self.close(place, pending.tags, found);
             }
+            Some(_) => {}
+        }
+        while self.open.len() > self.most {
             closed = true;
             self.close(0, pending.tags, found);
         }
         // Only then, or where nothing is open, is anything needed no more.
         Ok(if closed || self.open.is_empty() { self.release() } else { 0 })
+    }
+
+    fn pass_time(&mut self, time: i64, pending: Pending<'_>, found: &mut Found) -> Result<usize, Fault> {
+        if time == i64::MAX {
+            return Ok(self.cut(pending, found));
+        }
+        Ok(if self.close_over(time, pending.tags, found) { self.release() } else { 0 })
+    }
+
+    fn waiting(&self, _pending: Pending<'_>) -> Waiting {
+        let messages = self.open.iter().map(|open| open.messages).sum();
+        let oldest = self.open.iter().map(|open| open.time).min().unwrap_or(i64::MAX);
+        Waiting { messages, oldest, due: oldest.saturating_add(self.wait).saturating_add(1) }
     }
 
     fn cut(&mut self, pending: Pending<'_>, found: &mut Found) -> usize {
@@ -253,18 +283,17 @@ impl Finder for Trigger {
 
     fn keep(&self, words: &mut Vec<u64>) {
         let newest = self.newest.map_or(0, |newest| newest.saturating_add(1));
-        words.extend([self.floor, newest, self.newest_time as u64, self.floor_time as u64, self.links.len() as u64]);
-        words.extend(self.open.iter().flat_map(|open| [open.number, open.first - self.first]));
+        words.extend([self.floor, newest, self.newest_time as u64, self.closed_time as u64, self.links.len() as u64]);
+        let place = |open: &Open| (open.first - self.first) << 1 | u64::from(open.is_former);
+        words.extend(self.open.iter().flat_map(|open| [open.number, place(open)]));
     }
 
     fn resume(&mut self, words: &[u64]) {
         *self = Self::new((self.wrap, self.most, self.wait), self.whole, self.same_tag);
-        if let [floor, newest, time, floor_time, again, open @ ..] = words {
-            let (floor, newest, time, floor_time) = (*floor, *newest, *time, *floor_time);
-            self.again = *again;
-            self.known = open.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
-            (self.floor, self.newest) = (floor, newest.checked_sub(1));
-            (self.newest_time, self.floor_time) = (time as i64, floor_time as i64);
+        if let [floor, newest, time, closed_time, again, open @ ..] = words {
+            self.known = open.chunks_exact(2).map(|pair| (pair[0], pair[1] >> 1, pair[1] & 1 == 1)).collect();
+            (self.floor, self.newest, self.again) = (*floor, newest.checked_sub(1), *again);
+            (self.newest_time, self.closed_time) = (*time as i64, *closed_time as i64);
         }
     }
 }

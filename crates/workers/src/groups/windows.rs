@@ -2,7 +2,7 @@
 //! the group that is open.
 
 use super::finder::{Finder, Found, Pending};
-use flow::Fault;
+use flow::{Fault, Waiting};
 
 /// A group ends where the next message is later by more than a gap, or the group would be longer than it may.
 pub(super) struct Gap {
@@ -34,6 +34,26 @@ impl Finder for Gap {
         self.newest = self.newest.max(*last);
         Ok(0)
     }
+
+    fn pass_time(&mut self, time: i64, pending: Pending<'_>, found: &mut Found) -> Result<usize, Fault> {
+        close_at(self.waiting(pending).due, time, pending, found)
+    }
+
+    fn waiting(&self, pending: Pending<'_>) -> Waiting {
+        let (first, newest) = (pending.times.first().copied().unwrap_or(i64::MAX), self.newest);
+        let ends = newest.saturating_add(self.gap).min(first.saturating_add(self.longest));
+        let oldest = pending.times.iter().min().copied().unwrap_or(i64::MAX);
+        Waiting { messages: pending.len() as u64, oldest, due: ends.saturating_add(1) }
+    }
+}
+
+/// Closes what is pending, if that is due.
+fn close_at(due: i64, time: i64, pending: Pending<'_>, found: &mut Found) -> Result<usize, Fault> {
+    if time < due {
+        return Ok(0);
+    }
+    found.row(0, pending.len());
+    Ok(pending.len())
 }
 
 /// A group begins at a message that is in none, and has those that are later by less than the window; or on a grid, those
@@ -61,5 +81,19 @@ impl Finder for Window {
         }
         found.row(0, pending.len() - 1);
         Ok(pending.len() - 1)
+    }
+
+    fn pass_time(&mut self, time: i64, pending: Pending<'_>, found: &mut Found) -> Result<usize, Fault> {
+        close_at(self.waiting(pending).due, time, pending, found)
+    }
+
+    fn waiting(&self, pending: Pending<'_>) -> Waiting {
+        let first = pending.times.first().copied().unwrap_or(i64::MAX);
+        let due = match self.on_grid {
+            true => first.div_euclid(self.window).saturating_add(1).saturating_mul(self.window),
+            false => first.saturating_add(self.window),
+        };
+        let oldest = pending.times.iter().min().copied().unwrap_or(i64::MAX);
+        Waiting { messages: pending.len() as u64, oldest, due }
     }
 }

@@ -55,13 +55,14 @@ fn row(bytes: &[u8]) -> (u64, Vec<u32>, Vec<u64>) {
 /// A message of the output: time, number, schema, payload.
 type Shown = (i64, u64, [u8; 4], Vec<u8>);
 
-/// What comes out of a lab that nobody disturbs.
-fn undisturbed(parameters: &Value, input: &[Sent]) -> (Vec<Shown>, Value) {
+/// What comes out of a lab that nobody disturbs, of an input that goes on or that `ends`.
+fn undisturbed(parameters: &Value, input: &[Sent], ends: bool) -> (Vec<Shown>, Value) {
     let mut lab = Lab::new(1, Level::Memory, &GROUPS, parameters.clone());
     lab.live = 1 << 22;
     for sent in input {
         assert!(append(&mut lab, sent));
     }
+    lab.heard.ended = ends;
     let out = lab.finish();
     (out, serde_json::from_str(&flow::Worker::statistics(lab.native().unwrap())).unwrap())
 }
@@ -87,7 +88,7 @@ fn groups_say_what_they_miss_and_only_those_that_are_wanted_go_on() {
     let of = |more: Value| {
         let mut parameters = json!({"find": "gap", "gap": "5 ns", "members": ["d{1..3}"]});
         more.as_object().unwrap().iter().for_each(|(key, value)| parameters[key] = value.clone());
-        undisturbed(&parameters, &input)
+        undisturbed(&parameters, &input, false)
     };
     let (all, said) = of(json!({}));
     let rows: Vec<_> = all.iter().map(|m| (m.1, row(&m.3))).collect();
@@ -148,16 +149,36 @@ fn of_groups(seed: u64) -> Counts {
                 append(lab, sent);
             }
         });
-        lab.writer().next_sequence() as usize == planned.len()
+        let given = lab.writer().next_sequence() as usize;
+        // The input is complete up to what comes next, and at its end for ever.
+        lab.heard.ended = given == planned.len();
+        lab.heard.frontier = planned[given..].iter().map(|sent| sent.0).min().unwrap_or(i64::MAX);
+        lab.heard.ended
     });
-    let out = lab.output();
-    let (wanted, _) = undisturbed(&parameters, &planned);
-    assert!(lab.aside().is_empty(), "seed {seed}: {:?}", lab.aside());
+    let (mut out, account) = (lab.output(), lab.account());
+    let (mut wanted, _) = undisturbed(&parameters, &planned, true);
+    assert!(!account.contains_key("waits"), "seed {seed}, {parameters}: {account:?}");
     assert!(out.len() <= wanted.len(), "seed {seed}, {parameters}: {} of {}", out.len(), wanted.len());
-    let of = |all: &[(i64, u64, [u8; 4], Vec<u8>)]| all.iter().map(|m| (m.0, m.1)).collect::<Vec<_>>();
-    let rest = &wanted[wanted.len() - out.len()..];
-    assert_eq!(of(&out), of(rest), "seed {seed}, {level:?}, {parameters}");
-    assert!(out == rest && (out.len() * 4 > wanted.len()), "seed {seed}: {} of {}", out.len(), wanted.len());
+    let (all, lost) = (wanted.len(), wanted.len() - out.len());
+    if parameters["find"] == "trigger" {
+        // Which of two groups waits for longer is not said by their numbers: the order is another, by a few.
+        let there: BTreeSet<_> = out.iter().cloned().collect();
+        let missing = wanted.iter().enumerate().filter(|(_, group)| !there.contains(*group)).map(|(at, _)| at);
+        assert!(
+            missing.clone().all(|at| at < lost + 30),
+            "seed {seed}, {parameters}: {:?}",
+            missing.collect::<Vec<_>>()
+        );
+        wanted.retain(|group| there.contains(group));
+        out.sort();
+        wanted.sort();
+    } else {
+        // Of the output the oldest are gone.
+        wanted.drain(..lost);
+    }
+    let of = |all: &[Shown]| all.iter().map(|m| (m.0, m.1)).collect::<Vec<_>>();
+    assert_eq!(of(&out), of(&wanted), "seed {seed}, {level:?}, {parameters}");
+    assert!(out == wanted && (out.len() * 4 > all), "seed {seed}: {} of {all}", out.len());
     lab.counts("groups", out.len())
 }
 
@@ -178,7 +199,7 @@ fn soak_groups() {
 #[test]
 fn what_waits_is_bounded_and_a_group_too_large_is_counted() {
     let input: Vec<Sent> = (0..3000).map(|n| (n, (n % 5) as usize, n as u64)).collect();
-    let (all, said) = undisturbed(&json!({"gap": "1 s", "pending": 1000}), &input);
+    let (all, said) = undisturbed(&json!({"gap": "1 s", "pending": 1000}), &input, false);
     assert_eq!(all.iter().map(|m| row(&m.3).2.len()).collect::<Vec<_>>(), [1001, 1001]);
     assert_eq!((said["cut"].clone(), said["groups"].clone()), (json!(2), json!(2)));
     // 1001 messages of 170 B on average are more than a quarter of 256 KiB.
@@ -222,13 +243,13 @@ fn an_open_group_kept_all_memory_of_its_input_which_then_stood_still() {
     let said: Value = serde_json::from_str(&flow::Worker::statistics(lab.native().unwrap())).unwrap();
     // The newest of them are there still.
     assert!(said["full"].as_u64().is_some_and(|full| (10..40).contains(&full)), "{said}");
-    assert!(groups.len() > 3, "{groups:?}");
+    assert!(groups.len() > 2, "{groups:?}");
     assert!(groups.windows(2).all(|pair| pair[0].0 + pair[0].1 == pair[1].0), "{groups:?}");
     // The slot that starts anew comes to the same.
     let (again, lab) = of_much(parameters, true);
     assert!(lab.slots_dead > 10, "{}", lab.slots_dead);
     let least = again.len().min(groups.len());
-    assert!(least > 3, "{again:?}");
+    assert!(least > 2, "{again:?}");
     assert_eq!(again[again.len() - least..], groups[groups.len() - least..]);
 }
 
