@@ -113,7 +113,8 @@ def of_report(report: dict):
                 yield f"{messages} messages of {name}, but {row['stage']} read {row['read']}"
         if appended and sum(appended) < messages:
             yield f"{messages} messages of {name}, but fewer were appended"
-    yield from of_gaps(report["gaps"], entries + readers)
+    # Over all starts only the newest gaps are listed.
+    yield from of_gaps(report["gaps"], [row for row in entries + readers if row["scope"] == "run"])
 
 
 def of_gaps(gaps: list[dict], rows: list[dict]):

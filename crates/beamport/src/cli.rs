@@ -401,6 +401,13 @@ pub struct Check {
     /// Print the resolved file, each value with the line that sets it
     #[arg(long)]
     pub show: bool,
+    /// Print what a source reads in recorded datagrams: a capture (pcap, pcapng), or a text with hexadecimal digits, a
+    /// datagram in each line
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["show", "json"])]
+    pub datagram: Option<PathBuf>,
+    /// Source that reads the datagrams [default: all that can]
+    #[arg(long, value_name = "NAME", requires = "datagram")]
+    pub source: Option<String>,
     /// Output format.
     #[command(flatten)]
     pub form: Form,

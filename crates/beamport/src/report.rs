@@ -126,7 +126,7 @@ impl Report {
             "silent": self.silent.iter().map(Fault::to_json).collect::<Vec<_>>(),
             "absent": self.absent.iter().map(Fault::to_json).collect::<Vec<_>>(),
             "streams": self.streams,
-            "ledger": ledger_rows(&self.account.entries, &self.account.rows, &self.stages),
+            "ledger": ledger_rows("run", &self.account.entries, &self.account.rows, &self.stages),
             "gaps": self.account.gaps.iter().chain(self.missing.iter().flat_map(|m| &m.gaps)).collect::<Vec<_>>(),
             "dead_time": self.account.dead_time,
             "clock_step_ns": self.account.clock_step_ns,
@@ -144,20 +144,33 @@ impl Report {
         Some(format!("{sum:016x}"))
     }
 
-    /// The form for programs where there is no run: the accounts of stages.
-    pub fn without_run(stages: &[Row], missing: &[Missing], silent: &[Fault], absent: &[Fault]) -> Value {
+    /// The form for programs where there is no run: the accounts of sources and stages, over all runs and starts.
+    pub fn without_run(
+        entries: &[Entry],
+        (stages, missing): (&[Row], &[Missing]),
+        silent: &[Fault],
+        absent: &[Fault],
+    ) -> Value {
+        let are_closed = stages.iter().all(|row| row.closed) && entries.iter().all(|entry| entry.closed);
         json!({
             "run": null,
             "written": [],
-            "closed": silent.is_empty() && absent.is_empty() && stages.iter().all(|row| row.closed),
+            "closed": silent.is_empty() && absent.is_empty() && are_closed,
             "silent": silent.iter().map(Fault::to_json).collect::<Vec<_>>(),
             "absent": absent.iter().map(Fault::to_json).collect::<Vec<_>>(),
             "streams": [],
-            "ledger": ledger_rows(&[], &[], stages),
+            "ledger": ledger_rows("all", entries, &[], stages),
             "gaps": missing.iter().flat_map(|m| &m.gaps).collect::<Vec<_>>(),
             "dead_time": [],
             "failed": [],
         })
+    }
+
+    /// The form for people where there is no run.
+    pub fn text_without_run(entries: &[Entry], stages: &[Row]) -> String {
+        let lines: Vec<String> = entry_lines(entries).into_iter().chain(stages.iter().map(row_line)).collect();
+        let lines: String = lines.iter().map(|line| format!("  {line}\n")).collect();
+        if lines.is_empty() { lines } else { format!("ledger\n  -- of all runs and starts\n{lines}") }
     }
 
     /// The form for people: one screen.
@@ -224,7 +237,7 @@ impl Report {
                 let _ = writeln!(out, "  {line}");
             }
         };
-        let mut entries = entry_lines(&self.account);
+        let mut entries = entry_lines(&self.account.entries);
         let absent = self.account.absences().map(|gap| format!("{}: data from this interval is unknown", absent(gap)));
         entries.extend(absent);
         entries.extend(dead_time_lines(&self.account.dead_time));
@@ -256,9 +269,9 @@ fn failed_row(failed: &Failed) -> Value {
 }
 
 /// The ledger as one list: entries, then readers, then merges and workers.
-fn ledger_rows(entries: &[Entry], readers: &[Row], stages: &[Row]) -> Vec<Value> {
+fn ledger_rows(scope: &str, entries: &[Entry], readers: &[Row], stages: &[Row]) -> Vec<Value> {
     let entries = entries.iter().map(|e| {
-        json!({"account": "entry", "scope": "run", "stream": e.stream, "origin": e.origin, "sent": e.sent,
+        json!({"account": "entry", "scope": scope, "stream": e.stream, "origin": e.origin, "sent": e.sent,
                "appended": e.appended, "duplicate": e.duplicate, "skipped": e.skipped, "lost": e.lost, "refused": e.refused,
                "closed": e.closed})
     });
@@ -272,15 +285,15 @@ fn ledger_rows(entries: &[Entry], readers: &[Row], stages: &[Row]) -> Vec<Value>
 
 /// The ledger as lines; origins of a stream are summed up where there are many.
 pub fn ledger_lines(account: &Account) -> Vec<String> {
-    let mut lines = entry_lines(account);
+    let mut lines = entry_lines(&account.entries);
     lines.extend(account.rows.iter().map(row_line));
     lines
 }
 
 /// Those of the entries.
-fn entry_lines(account: &Account) -> Vec<String> {
+fn entry_lines(entries: &[Entry]) -> Vec<String> {
     let mut streams: BTreeMap<&str, EntrySum> = BTreeMap::new();
-    for e in &account.entries {
+    for e in entries {
         streams.entry(&e.stream).or_default().add(e);
     }
     streams.iter().map(|(stream, sum)| sum.line(stream)).collect()

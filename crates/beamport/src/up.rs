@@ -14,7 +14,7 @@ use crate::room;
 use crate::simulated::{self, Simulated};
 use crate::verbs;
 use flow::edge::Host;
-use flow::ledger::Row;
+use flow::ledger::{Entry, Row, total};
 use flow::{Data, Fault, Passes};
 use serde_json::{Value, json};
 use settings::shortened;
@@ -86,6 +86,9 @@ pub struct Started {
     signals: Arc<AtomicUsize>,
     boards: Option<Simulated>,
     page: Option<Page>,
+    /// Names of the sources, and what they had lost before this start.
+    sources: Vec<String>,
+    lost_before: u64,
 }
 
 /// Writes the resolved instrument file for the page, or removes it: part of one, or an old one, would mislead.
@@ -107,12 +110,17 @@ impl Started {
             section.plan.prepare(&Files { folder: &instrument.data })?;
         }
         let (plan, settings) = (instrument.page, instrument.show());
+        let sources: Vec<String> = instrument.sources().map(|source| source.name.to_string()).collect();
+        // The report of a run has its own losses.
+        let is_asked = instrument.runs.is_empty();
+        let before = if is_asked { entries_of(&Data::on_disk(&*instrument.data), &sources) } else { Ok(Vec::new()) };
+        let lost_before = lost_of(&before.unwrap_or_default());
         let mover = Mover::start(instrument, &signals)?;
         say_missing(&mover);
         let folder = &mover.data().folder;
         keep_settings(&folder.join(web::SETTINGS), &settings);
         let page = plan.map(|plan| Page::start(plan, folder));
-        Ok(Self { mover, signals, boards: None, page })
+        Ok(Self { mover, signals, boards: None, page, sources, lost_before })
     }
 
     /// The same with the simulated boards of its file, which send from now on.
@@ -124,7 +132,7 @@ impl Started {
     /// Works until it is done and prints a report of each run that was not finished before this start: with `json` one
     /// object a line. Exit status 1 where something was lost, 2 where a file was given up or a run cannot be told.
     pub fn to_report(self, json: bool) -> Result<ExitCode, Fault> {
-        let Self { mut mover, signals, mut boards, mut page } = self;
+        let Self { mut mover, signals, mut boards, mut page, sources, lost_before: sources_before } = self;
         // What the mover knows of them: boards end before the runs.
         let passed = AtomicUsize::new(0);
         let mut line = LiveLine::new(json);
@@ -214,8 +222,22 @@ impl Started {
         if names.is_empty() && is_listed {
             let _ = writeln!(stderr(), "{}", nothing_to_do(&done, &folder.to_string()));
         }
-        if names.is_empty() && json {
-            texts.push(format!("{}\n", with_boards(Report::without_run(&stages, &missing, &silent, &absent))));
+        if names.is_empty() {
+            let entries = entries_of(&data, &sources).unwrap_or_else(|fault| {
+                unknown_outcome += 1;
+                let _ = writeln!(stderr(), "{fault}");
+                Vec::new()
+            });
+            if !is_listed {
+                lost += lost_of(&entries).saturating_sub(sources_before);
+            }
+            texts.push(match json {
+                true => {
+                    let report = Report::without_run(&entries, (&stages, &missing), &silent, &absent);
+                    format!("{}\n", with_boards(report))
+                }
+                false => Report::text_without_run(&entries, &stages),
+            });
         }
         if let (Some(truth), false) = (&truth, json) {
             texts.push(format!("{}\n", simulated::line(truth)));
@@ -232,6 +254,21 @@ impl Started {
             _ => Ok(ExitCode::from(u8::from(lost > 0 || !absent.is_empty()))),
         }
     }
+}
+
+/// The entry accounts of sources, over all runs and starts.
+fn entries_of(data: &Data, sources: &[String]) -> Result<Vec<Entry>, Fault> {
+    let mut all = Vec::new();
+    for source in sources {
+        if data.has(source)? {
+            all.extend(flow::ledger::entries(data, source)?.0);
+        }
+    }
+    Ok(all)
+}
+
+fn lost_of(entries: &[Entry]) -> u64 {
+    total(entries.iter().flat_map(|entry| entry.lost.values()))
 }
 
 /// What to type where `up` had no run to measure. `done`: runs of the instrument file, all of which are over.

@@ -51,7 +51,7 @@ impl Data {
     }
 
     /// True if there is a stream of this name; an error where it is damaged so that this cannot be told.
-    pub(crate) fn has(&self, name: &str) -> Result<bool, Fault> {
+    pub fn has(&self, name: &str) -> Result<bool, Fault> {
         match store::Header::read(self.media.as_ref(), &self.stream(name)) {
             Ok(_) => Ok(true),
             Err(store::Error::Missing(_)) => Ok(false),

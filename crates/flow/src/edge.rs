@@ -54,6 +54,13 @@ pub trait SourcePlan: Any + Debug + Send + Sync {
         None
     }
 
+    /// Reads recorded input from a file as the source would, and says what it makes of it. `None`: the kind has no
+    /// such.
+    fn inspect(&self, file: &Path) -> Option<Result<Inspected, Fault>> {
+        let _ = file;
+        None
+    }
+
     /// Variables of the environment that hold secrets of the source: other programs do not get them.
     fn secrets(&self) -> Vec<String> {
         Vec::new()
@@ -89,6 +96,17 @@ pub trait SourcePlan: Any + Debug + Send + Sync {
     fn provenance(&self) -> Result<Option<Provenance>, Fault> {
         Ok(None)
     }
+}
+
+/// What a source makes of recorded input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inspected {
+    /// For people, line by line.
+    pub text: String,
+    /// Messages in it.
+    pub messages: u64,
+    /// There are some, and nothing is refused.
+    pub is_clean: bool,
 }
 
 /// A kind of ready-made worker: the word behind `call` in `[worker.NAME]`.

@@ -72,9 +72,16 @@ pub(crate) fn follow_stream(
     let uuid = header.uuid;
     if extents.get(name).is_none_or(|extent| extent.uuid != uuid) {
         let noted = run.streams.iter().find(|range| range.stream == *name && range.uuid == uuid);
+        // A run may have been declared long before it began: what came between is not its own.
+        let clock = header.clock;
+        let oldest = reader.next_entries(bounds.first, 1).map_err(fault)?;
+        let reaches_back = matches!(oldest, Stretch::Messages([oldest]) if clock.time_of(oldest) < run.start);
         let first = match noted {
-            Some(range) => range.first,
-            None => reader.time_range(run.start, run.stop).map_err(fault)?.0,
+            Some(range) if !reaches_back => range.first,
+            noted => {
+                let first = reader.time_range(run.start, run.stop).map_err(fault)?.0;
+                noted.map_or(first, |range| first.max(range.first))
+            }
         };
         extents.insert(name.to_owned(), Extent { uuid, first: None, next: first, at: first });
     }

@@ -317,10 +317,12 @@ impl Intake {
         (self.stepped, self.is_blocked) = (clock, is_blocked);
         let ends = step == Step::Ended && !self.is_finished;
         let wanted = self.pace.wanted(&self.writer, &mut self.origins, clock);
-        if wanted != Wanted::Nothing || self.origins.has_gaps() || ends || self.has_news(clock) {
-            let wanted = if ends { wanted.max(Wanted::Changed) } else { wanted };
+        let has_news = self.has_news(clock);
+        if wanted != Wanted::Nothing || self.origins.has_gaps() || ends || has_news {
+            // Refused messages have no time but that of the totals that count them: runs have them by it.
+            let is_refused = has_news && self.origins.is_refused();
+            let wanted = if ends || is_refused { wanted.max(Wanted::Changed) } else { wanted };
             self.is_late = !self.commit(now, ends, wanted)?;
-            self.asked = clock;
         } else if self.is_late {
             self.is_late = !self.write()?;
         } else if clock.saturating_sub(self.committed) >= BOOK_IDLE {

@@ -17,7 +17,7 @@ pub use dice::Dice;
 pub use flows::{Flow, Tally};
 pub use histories::{Counts, histories};
 pub use media::{Machine, PretendMedia};
-pub use ports::free_port;
+pub use ports::{free_port, free_ports};
 pub use slots::Slots;
 pub use sums::{wrong_in, wrong_sums};
 pub use world::Ignore;

@@ -23,6 +23,14 @@ static HELD: Mutex<Vec<UnixDatagram>> = Mutex::new(Vec::new());
 /// # Errors
 /// There is no such port in a thousand tries, or the kernel does not say which ports are ephemeral.
 pub fn free_port() -> Result<u16> {
+    free_ports(1)
+}
+
+/// The first of so many ports one behind the other.
+///
+/// # Errors
+/// As of [`free_port`].
+pub fn free_ports(many: u16) -> Result<u16> {
     let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range")?;
     let ephemeral = range.split_whitespace().next().and_then(|low| low.parse().ok()).unwrap_or(HIGHEST);
     let count = HIGHEST.min(ephemeral).max(LOWEST + TRIES) - LOWEST;
@@ -30,8 +38,8 @@ pub fn free_port() -> Result<u16> {
         // The hasher of the standard library begins with random keys.
         let random = RandomState::new().build_hasher().finish();
         let port = LOWEST + (random % u64::from(count)) as u16;
-        if let Ok(name) = hold(port) {
-            HELD.lock().unwrap_or_else(PoisonError::into_inner).push(name);
+        if let Ok(names) = (port..port.saturating_add(many)).map(hold).collect::<Result<Vec<_>>>() {
+            HELD.lock().unwrap_or_else(PoisonError::into_inner).extend(names);
             return Ok(port);
         }
     }

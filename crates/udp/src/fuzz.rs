@@ -2,7 +2,7 @@
 //! libFuzzer target call the same.
 
 use crate::files::{Format, Piece};
-use crate::framing::{Beamport, Cut, Ess, Framing, Geb, Hadaq, Number, Raw, Read};
+use crate::framing::{Beamport, ByTable, Cut, Ess, Framing, Hadaq, Number, Read, Table};
 use crate::numbers::{Lost, Numbers};
 use store::SchemaId;
 
@@ -22,9 +22,9 @@ impl Default for Fuzz {
         let framings: [Box<dyn Framing>; 5] = [
             Box::<Beamport>::default(),
             Box::new(Ess::new("d001")),
-            Box::new(Geb),
+            Box::new(ByTable::new(Table::geb().into())),
             Box::new(Hadaq),
-            Box::new(Raw(SchemaId(*b"raw0"))),
+            Box::new(ByTable::new(Table::raw(SchemaId(*b"raw0")).into())),
         ];
         let cut = vec![0; framings.len()];
         let framings = framings.map(|framing| {

@@ -9,19 +9,24 @@
 //! counted as `refused.REASON`.
 
 mod boards;
+mod books;
+mod capture;
 mod files;
-mod framing;
+pub mod framing;
 pub mod fuzz;
+mod inspect;
 mod limits;
 mod network;
 mod numbers;
 mod owner;
+mod port;
 mod section;
 mod socket;
 mod source;
+mod stamped;
 mod throttle;
 mod zero;
 
 pub use boards::send;
 pub use files::{Export, FILE, Format};
-pub use section::{Plan, SOURCE};
+pub use section::{Plan, SOURCE, read, source};

@@ -33,6 +33,18 @@ pub(crate) const BATCH: usize = 32;
 /// its thread.
 pub(crate) const STEP_DATAGRAMS: usize = 128;
 
+/// Ports of one source: as many as a process may open files, by default.
+pub(crate) const PORTS_MAX: usize = 1024;
+
+/// Bytes of the name of an origin: a file has them in full.
+pub(crate) const ORIGIN_BYTES_MAX: usize = 200;
+
+/// Ports that a step looks at: the others that have something come with the next.
+pub(crate) const POLLED: usize = 128;
+
+/// Numberings of one port: the numbers by which repeated messages are recognised take 512 KiB of each.
+pub(crate) const NUMBERINGS_MAX: usize = 256;
+
 /// Foreign datagrams of each reason that are set aside: enough to see what they are.
 pub(crate) const STRANGERS: usize = 16;
 
@@ -219,3 +231,27 @@ pub(crate) const HLD_DECODING: u32 = 0x0003_0001;
 
 /// Numbers of runs of format `hld` are seconds from here on, s since 1970 UTC.
 pub(crate) const HLD_RUNS_BEGIN: i64 = 1_200_000_000;
+
+/// Bytes from the beginning or the end of a unit at which a field of a table may lie: a datagram has no more.
+pub(crate) const FIELD_AT_MAX: i64 = 65_535;
+
+/// Bytes of a unit by which a copy of it is recognised, where a table describes it: its header, as a rule.
+pub(crate) const MARK_BYTES: usize = 64;
+
+/// Bytes of a capture that are read at once: the largest packet, with its options.
+pub(crate) const CAPTURE_BLOCK_BYTES: usize = 1 << 20;
+
+/// Bytes of a line of hexadecimal digits: four for each byte of the largest datagram, with blanks.
+pub(crate) const HEX_LINE_BYTES: u64 = 1 << 18;
+
+/// Recorded datagrams that are shown field by field: as they should be, and refused for each reason.
+pub(crate) const INSPECTED: u64 = 2;
+
+/// Bytes that are shown of a recorded datagram that is refused.
+pub(crate) const INSPECTED_BYTES: usize = 32;
+
+/// Messages of one datagram that a library may find: of 65,507 bytes 255 bytes each.
+pub(crate) const LIBRARY_CUTS: usize = 256;
+
+/// The version of `include/beamport_framing.h`.
+pub(crate) const FRAMING_VERSION: i32 = 1;

@@ -69,11 +69,11 @@ pub(crate) struct Lost {
 
 /// How a board counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counter {
+pub struct Counter {
     /// Where it begins again; `None`: never.
-    pub(crate) wrap: Option<u64>,
+    pub wrap: Option<u64>,
     /// A checksum covers it.
-    pub(crate) is_checked: bool,
+    pub is_checked: bool,
 }
 
 /// A hole that is not filed yet.

@@ -49,8 +49,8 @@ impl Owner {
         self.known.is_some_and(|(known, _)| known.address == address)
     }
 
-    /// What is wrong while two send.
-    pub(crate) fn fault(&self, source: &str, now: i64) -> Option<Fault> {
+    /// What is wrong while two send. `title`: what they send to.
+    pub(crate) fn fault(&self, title: &str, now: i64) -> Option<Fault> {
         let (known, _) = self.known?;
         let (stranger, _) = self.stranger.filter(|(_, at)| now.saturating_sub(*at) < OWNER_PATIENCE)?;
         let hint = match (known.address, stranger.address) {
@@ -59,7 +59,7 @@ impl Owner {
             }
             _ => "correct where one of them sends to".to_owned(),
         };
-        let what = format!("source `{source}` has two senders: {known} and {stranger}");
+        let what = format!("{title} has two senders: {known} and {stranger}");
         Some(Fault::new(what, "only what the first one sends is stored").hint(hint))
     }
 }

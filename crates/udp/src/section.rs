@@ -1,27 +1,51 @@
 //! `[source.NAME] kind = "udp"`: the keys, and the plan that they make.
 
 use crate::boards::{self, Boards};
-use crate::limits::{BITS, BUFFER, BUFFER_MAX, GEB_BITS, GEB_TICK, INTERFACE_BYTES};
+use crate::framing::{self, Beamport, ByLibrary, ByTable, Ess, Framing, FramingKind, Hadaq, Library, Table};
+use crate::inspect::inspect;
+use crate::limits::{BITS, BUFFER, BUFFER_MAX, GEB_BITS, GEB_TICK, INTERFACE_BYTES, ORIGIN_BYTES_MAX, PORTS_MAX};
 use crate::network::Network;
 use crate::source::Udp;
 use crate::throttle::{self, Throttle};
 use crate::zero::{First, ZeroWord};
-use flow::edge::{Conflict, Host, MoreKeys, Outline, SourceKind, SourcePlan};
+use flow::edge::{Conflict, Host, Inspected, MoreKeys, Outline, SourceKind, SourcePlan};
 use flow::{Fault, Source};
 use serde_json::{Map, Value as Json};
 use settings::units::{Refused, Size};
 use settings::{Key, Origin, Section, Setting, Word, key, required, shortened};
 use std::any::Any;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use store::SchemaId;
 
-static LISTEN: Key = required("listen", "IP address and port", "Where datagrams arrive: one port for each board.");
+static LISTEN: Key = required(
+    "listen",
+    "IP address and port, or a range of ports",
+    "Where datagrams arrive: one port for each board. Of a range like `\"0.0.0.0:{9001..9120}\"` each port is an \
+     origin of the stream.",
+);
+static ORIGINS: Key = key(
+    "origins",
+    "list of names",
+    "",
+    "The origins of a range of ports in their order, like `[\"d{001..120}\"]`. Default: the name of the source, a dot \
+     and the port; of one port the name of the source.",
+);
+static REQUIRE: Key = key(
+    "require",
+    "`all` or `any`",
+    "all",
+    "`any`: of a range of ports those at which another program listens are left out, reported and tried again each \
+     second. `all`: they end the start.",
+);
 static FRAMING: Key = required(
     "framing",
-    "`beamport`, `ess`, `geb`, `hadaq` or `raw`",
-    "How a datagram is read: [framings](udp.md#framings).",
+    "`beamport`, `ess`, `geb`, `hadaq` or `raw`, a table, or the path of a library (`.so`)",
+    "How a datagram is read: [framings](udp.md#framings). The table describes [a header of your own](#framing); a \
+     [library](../how-to/add-a-framing.md) reads what no table can say.",
 );
 static SCHEMA: Key = key("schema", "four letters or digits", "raw0", "Schema id of the messages of framing `raw`.");
 static ALLOW: Key = key(
@@ -87,11 +111,21 @@ static BOARDS: Key = key(
 );
 
 /// The kind `udp`.
-pub static SOURCE: SourceKind = SourceKind {
+pub static SOURCE: SourceKind = source(|name, section| read(name, section, &[]));
+
+/// The kind `udp` with a function of its own that reads a section: [`read`] with framings of a program.
+#[must_use]
+pub const fn source(read: fn(&str, &mut Section<'_>) -> Option<Arc<dyn SourcePlan>>) -> SourceKind {
+    SourceKind { read, ..KIND }
+}
+
+const KIND: SourceKind = SourceKind {
     name: "udp",
     about: "A board that sends UDP datagrams: [UDP](udp.md).",
     keys: &[
         &LISTEN,
+        &ORIGINS,
+        &REQUIRE,
         &FRAMING,
         &SCHEMA,
         &ALLOW,
@@ -106,13 +140,13 @@ pub static SOURCE: SourceKind = SourceKind {
         &THROTTLE,
         &BOARDS,
     ],
-    read,
+    read: |_, _| None,
     more: Some(&MoreKeys { reference, owner: |_| None }),
 };
 
 /// The tables of the reference page.
 fn reference() -> String {
-    format!("{}\n{}", throttle::reference(), boards::reference())
+    format!("{}\n{}\n{}", framing::reference(), throttle::reference(), boards::reference())
 }
 
 /// How datagrams are read.
@@ -141,15 +175,82 @@ impl Word for FramingWord {
     ];
 }
 
+/// What reads datagrams.
+#[derive(Clone, Debug)]
+pub(crate) enum FramingPlan {
+    Word(FramingWord),
+    Table(Arc<framing::Table>),
+    /// Of this program.
+    Own(&'static FramingKind),
+    /// In a file, once it is loaded.
+    Library(PathBuf, OnceLock<Arc<Library>>),
+}
+
+impl FramingPlan {
+    /// The framing of a port, whose messages have this origin.
+    pub(crate) fn build(&self, plan: &Plan, origin: &str) -> Result<Box<dyn Framing>, Fault> {
+        Ok(match self {
+            Self::Word(FramingWord::Beamport) => Box::<Beamport>::default(),
+            Self::Word(FramingWord::Ess) => Box::new(Ess::new(origin)),
+            Self::Word(FramingWord::Geb) => Box::new(ByTable::new(Table::geb().into())),
+            Self::Word(FramingWord::Hadaq) => Box::new(Hadaq),
+            Self::Word(FramingWord::Raw) => Box::new(ByTable::new(Table::raw(plan.schema).into())),
+            Self::Table(table) => Box::new(ByTable::new(table.clone())),
+            Self::Own(kind) => (kind.build)(origin),
+            Self::Library(path, loaded) => {
+                let library = match loaded.get() {
+                    Some(library) => library.clone(),
+                    None => {
+                        let library = Arc::new(Library::load(path)?);
+                        loaded.get_or_init(|| library).clone()
+                    }
+                };
+                Box::new(ByLibrary::new(library))
+            }
+        })
+    }
+
+    /// Bits of the counter of ticks. One of few bits begins again too often to be continued by the time of arrival.
+    fn tick_bits(&self) -> u32 {
+        match self {
+            Self::Word(FramingWord::Geb) => GEB_BITS,
+            Self::Word(_) | Self::Own(_) | Self::Library(..) => u64::BITS,
+            Self::Table(table) => {
+                table.tick_bits().filter(|bits| BITS.contains(&i64::from(*bits))).unwrap_or(u64::BITS)
+            }
+        }
+    }
+
+    /// Whether simulated boards can write its header.
+    pub(crate) fn is_written(&self) -> bool {
+        matches!(self, Self::Word(_) | Self::Table(_))
+    }
+
+    /// Whether it is this built-in one.
+    pub(crate) fn is(&self, word: FramingWord) -> bool {
+        matches!(self, Self::Word(own) if *own == word)
+    }
+}
+
+/// A port, and the origin of what comes there.
+#[derive(Clone, Debug)]
+pub(crate) struct Address {
+    pub(crate) at: SocketAddr,
+    pub(crate) origin: String,
+}
+
 /// What a section says.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Name of the source, and of the origin of its messages.
+    /// Name of the source.
     pub(crate) name: String,
-    pub(crate) listen: SocketAddr,
+    /// Where it listens, in order; one at least.
+    pub(crate) ports: Vec<Address>,
+    /// Where another program listens, it does not start.
+    pub(crate) needs_all: bool,
     /// Line of `listen`.
     pub(crate) listen_at: Origin,
-    pub(crate) framing: FramingWord,
+    pub(crate) framing: FramingPlan,
     /// Of the messages of framing `raw`.
     pub(crate) schema: SchemaId,
     /// Networks of the senders; none: everybody may send.
@@ -187,14 +288,18 @@ impl SourcePlan for Plan {
         Ok(Box::new(Udp::new(self.clone())))
     }
 
+    fn inspect(&self, file: &Path) -> Option<Result<Inspected, Fault>> {
+        Some(inspect(self, file))
+    }
+
     fn conflicts(&self, name: &str, outline: &Outline<'_>) -> Vec<Conflict> {
         let plan = |source: &dyn SourcePlan| (source as &dyn Any).downcast_ref::<Self>().cloned();
         let mut others = outline.before.iter().filter_map(|(other, source)| Some((other, plan(*source)?)));
-        let other = others.find(|(_, other)| self.shares_address(other));
-        let conflict = other.map(|(other, plan)| Conflict {
+        let conflict = others.find_map(|(other, plan)| Some((other, self.shared_address(&plan)?)));
+        let conflict = conflict.map(|(other, (ours, theirs))| Conflict {
             origin: self.listen_at,
-            what: format!("source `{}` cannot listen at {}", shortened(name), self.listen),
-            cause: format!("source `{}` listens at {}", shortened(other), plan.listen),
+            what: format!("source `{}` cannot listen at {ours}", shortened(name)),
+            cause: format!("source `{}` listens at {theirs}", shortened(other)),
             hint: "write another port: a source has an address of its own".into(),
         });
         conflict.into_iter().collect()
@@ -207,13 +312,68 @@ impl SourcePlan for Plan {
 }
 
 impl Plan {
-    /// True if both cannot listen at once: 0.0.0.0 is every address of its family.
-    fn shares_address(&self, other: &Self) -> bool {
-        let (ours, theirs) = (self.listen.ip(), other.listen.ip());
-        let is_any = ours.is_unspecified() || theirs.is_unspecified();
-        let is_apart = self.interface.is_some() && other.interface.is_some() && self.interface != other.interface;
-        let is_same = ours == theirs || is_any && ours.is_ipv4() == theirs.is_ipv4();
-        self.listen.port() != 0 && self.listen.port() == other.listen.port() && is_same && !is_apart
+    /// Addresses at which not both can listen: 0.0.0.0 is every address of its family.
+    fn shared_address(&self, other: &Self) -> Option<(SocketAddr, SocketAddr)> {
+        if self.interface.is_some() && other.interface.is_some() && self.interface != other.interface {
+            return None;
+        }
+        let shares = |ours: SocketAddr, theirs: SocketAddr| {
+            let is_any = ours.ip().is_unspecified() || theirs.ip().is_unspecified();
+            let is_same = ours.ip() == theirs.ip() || is_any && ours.is_ipv4() == theirs.is_ipv4();
+            ours.port() != 0 && ours.port() == theirs.port() && is_same
+        };
+        let of = |plan: &Self| plan.ports.iter().map(|port| port.at).collect::<Vec<_>>();
+        let theirs = of(other);
+        of(self).into_iter().find_map(|ours| Some((ours, *theirs.iter().find(|theirs| shares(ours, **theirs))?)))
+    }
+}
+
+/// Where a source listens, and the origins of what comes there.
+fn addresses(name: &str, section: &mut Section<'_>) -> Vec<Address> {
+    let listen: Option<Setting<String>> = section.get(&LISTEN);
+    let origins: Option<Setting<Vec<String>>> = section.get(&ORIGINS);
+    let Some(listen) = listen else { return Vec::new() };
+    let texts = settings::expanded(&listen.value, PORTS_MAX).unwrap_or_else(|refused| {
+        section.refuse(&LISTEN, refused);
+        Vec::new()
+    });
+    let parsed: Vec<Option<SocketAddr>> = texts.iter().map(|text| text.parse().ok()).collect();
+    if parsed.iter().any(|at| at.is_none_or(|at: SocketAddr| at.port() == 0)) {
+        let hint = "write it like `\"127.0.0.1:9001\"`, `\"0.0.0.0:9001\"` or `\"0.0.0.0:{9001..9120}\"`";
+        section.refuse(&LISTEN, Refused::new("it is not an IP address with a port", hint));
+        return Vec::new();
+    }
+    let ports: Vec<SocketAddr> = parsed.into_iter().flatten().collect();
+    let names = match origins {
+        Some(origins) => names_of(&origins.value, ports.len()).unwrap_or_else(|refused| {
+            section.refuse(&ORIGINS, refused);
+            Vec::new()
+        }),
+        None if ports.len() == 1 => vec![name.to_owned()],
+        None => ports.iter().map(|at| format!("{name}.{}", at.port())).collect(),
+    };
+    ports.into_iter().zip(names).map(|(at, origin)| Address { at, origin }).collect()
+}
+
+/// The names of a list with ranges, of which there are to be `count`.
+fn names_of(texts: &[String], count: usize) -> Result<Vec<String>, Refused> {
+    let mut names = Vec::new();
+    for text in texts {
+        names.extend(settings::expanded(text, PORTS_MAX)?);
+    }
+    let hint = "write as many names as ports, like `[\"d{001..120}\"]`";
+    if names.len() != count {
+        return Err(Refused::new(format!("it has {} names, `listen` has {count} ports", names.len()), hint));
+    }
+    let is_wrong = |name: &&String| name.is_empty() || name.len() > ORIGIN_BYTES_MAX || name.contains(['#', '\0']);
+    if let Some(wrong) = names.iter().find(is_wrong) {
+        let cause = format!("`{}` is not the name of an origin", shortened(wrong));
+        return Err(Refused::new(cause, "write 1 to 200 bytes without `#`"));
+    }
+    let different: BTreeSet<&String> = names.iter().collect();
+    match different.len() == names.len() {
+        true => Ok(names),
+        false => Err(Refused::new("it has a name twice", "each port needs an origin of its own")),
     }
 }
 
@@ -231,20 +391,39 @@ fn table<T>(
     })
 }
 
-/// Reads a section.
-fn read(name: &str, section: &mut Section<'_>) -> Option<Arc<dyn SourcePlan>> {
-    let listen: Option<Setting<String>> = section.get(&LISTEN);
-    let address = listen.as_ref().and_then(|listen| listen.parse::<SocketAddr>().ok());
-    let framing = section.get::<FramingWord>(&FRAMING).map_or(FramingWord::Beamport, |framing| framing.value);
-    let schema: Setting<String> = section.need(&SCHEMA);
-    let schema_id = <[u8; 4]>::try_from(schema.as_bytes()).ok().filter(|id| id.iter().all(u8::is_ascii_alphanumeric));
-    if schema_id.is_none() {
+/// How datagrams are read: a word, a table, or the path of a library.
+fn framing_of(section: &mut Section<'_>, known: (SchemaId, bool), own: &[&'static FramingKind]) -> FramingPlan {
+    if section.table.get(FRAMING.name).is_some_and(|item| item.as_table_like().is_some()) {
+        let table = table(section, &FRAMING, |section| Table::read(section, known));
+        return table.map_or(FramingPlan::Word(FramingWord::Beamport), |table| FramingPlan::Table(Arc::new(table)));
+    }
+    let text = section.table.get(FRAMING.name).and_then(|item| item.as_str()).unwrap_or_default().to_owned();
+    if let Some(kind) = own.iter().find(|kind| kind.name == text) {
+        let _: Option<Setting<String>> = section.get(&FRAMING);
+        return FramingPlan::Own(kind);
+    }
+    if text.ends_with(".so") {
+        let path = section.path(&FRAMING).map(|path| path.value).unwrap_or_default();
+        if !path.is_file() {
+            let cause = format!("there is no file {}", path.display());
+            section.refuse(&FRAMING, Refused::new(cause, "a library lies beside the instrument file, or has its path"));
+        }
+        return FramingPlan::Library(path, OnceLock::new());
+    }
+    FramingPlan::Word(section.get::<FramingWord>(&FRAMING).map_or(FramingWord::Beamport, |framing| framing.value))
+}
+
+/// The schema id of messages whose framing has none.
+fn schema(section: &mut Section<'_>) -> SchemaId {
+    let text: Setting<String> = section.need(&SCHEMA);
+    framing::schema_of(&text).unwrap_or_else(|| {
         section.refuse(&SCHEMA, Refused::new("it is no schema id", "write four letters or digits, like `\"raw0\"`"));
-    }
-    if listen.is_some() && address.is_none_or(|address| address.port() == 0) {
-        let hint = "write it like `\"127.0.0.1:9001\"` or `\"0.0.0.0:9001\"`";
-        section.refuse(&LISTEN, Refused::new("it is not an IP address with a port", hint));
-    }
+        SchemaId([0; 4])
+    })
+}
+
+/// The networks of the senders.
+fn networks(section: &mut Section<'_>) -> Vec<Network> {
     let allowed: Option<Setting<Vec<String>>> = section.get(&ALLOW);
     let mut allow = Vec::new();
     for text in allowed.map(|allowed| allowed.value).unwrap_or_default() {
@@ -253,6 +432,21 @@ fn read(name: &str, section: &mut Section<'_>) -> Option<Arc<dyn SourcePlan>> {
             Err(refused) => section.refuse(&ALLOW, refused),
         }
     }
+    allow
+}
+
+/// Reads a section. `own`: framings that the program adds to those of beamport.
+pub fn read(name: &str, section: &mut Section<'_>, own: &[&'static FramingKind]) -> Option<Arc<dyn SourcePlan>> {
+    let listen_at = section.get::<String>(&LISTEN).map_or(Origin::Default, |listen| listen.origin);
+    let ports = addresses(name, section);
+    let require = section.word(&REQUIRE, &[("all", true), ("any", false)]);
+    let schema = schema(section);
+    let tick: Option<Setting<Duration>> = section.get(&TICK);
+    if tick.as_ref().is_some_and(|tick| tick.is_zero()) {
+        section.refuse(&TICK, Refused::new("it is 0", "write a duration, like `\"10 ns\"`"));
+    }
+    let framing = framing_of(section, (schema, tick.is_some()), own);
+    let allow = networks(section);
     let reorder = section.need::<Duration>(&REORDER);
     let drain = section.need::<Duration>(&DRAIN);
     if drain.value < Duration::from_micros(10) {
@@ -267,29 +461,26 @@ fn read(name: &str, section: &mut Section<'_>) -> Option<Arc<dyn SourcePlan>> {
     if interface.as_ref().is_some_and(|name| name.len() >= INTERFACE_BYTES) {
         section.refuse(&INTERFACE, Refused::new("it is too long", "`ip link` lists the interfaces"));
     }
-    let tick: Option<Setting<Duration>> = section.get(&TICK);
-    if tick.as_ref().is_some_and(|tick| tick.is_zero()) {
-        section.refuse(&TICK, Refused::new("it is 0", "write a duration, like `\"10 ns\"`"));
-    }
     let zero = section.need::<ZeroWord>(&ZERO);
-    let own_bits = if framing == FramingWord::Geb { GEB_BITS } else { u64::BITS };
-    let bits = section.within(&BITS_OF_TICKS, BITS).map_or(own_bits, |bits| bits.value as u32);
+    let bits = section.within(&BITS_OF_TICKS, BITS).map_or_else(|| framing.tick_bits(), |bits| bits.value as u32);
     let throttle = table(section, &THROTTLE, Throttle::read);
     let boards = table(section, &BOARDS, Boards::read);
+    let is_geb = framing.is(FramingWord::Geb);
     let nanoseconds = |duration: Duration| i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
     Some(Arc::new(Plan {
         name: name.to_owned(),
-        listen_at: listen.as_ref().map_or(Origin::Default, |listen| listen.origin),
-        listen: address.unwrap_or_else(|| (Ipv4Addr::LOCALHOST, 0).into()),
+        ports,
+        needs_all: require.is_none_or(|require| require.value),
+        listen_at,
         framing,
-        schema: SchemaId(schema_id.unwrap_or_default()),
+        schema,
         allow,
         reorder: nanoseconds(reorder.value),
         drain: nanoseconds(drain.value),
         buffer: buffer.value.0,
         gro: gro.value,
         interface: interface.map(|interface| interface.value),
-        tick: tick.map(|tick| nanoseconds(tick.value)).or((framing == FramingWord::Geb).then_some(GEB_TICK)),
+        tick: tick.map(|tick| nanoseconds(tick.value)).or(is_geb.then_some(GEB_TICK)),
         zero: zero.value,
         first: OnceLock::new(),
         wrap: 1_u64.checked_shl(bits),

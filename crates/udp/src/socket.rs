@@ -1,12 +1,12 @@
 //! The sockets: many datagrams a system call, to and fro. All `unsafe` of the crate is here.
 
-use crate::limits::{BATCH, DATAGRAM_BYTES, INTERFACE_BYTES, PIECE_BYTES, SEGMENTS};
+use crate::limits::{BATCH, DATAGRAM_BYTES, INTERFACE_BYTES, PIECE_BYTES, POLLED, SEGMENTS};
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, sockaddr_in6, sockaddr_storage, socklen_t};
 use std::io::{Error, ErrorKind, Result};
 use std::mem::{size_of, zeroed};
 use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6, TcpStream, UdpSocket};
 use std::ops::Range;
-use std::os::fd::{AsRawFd as _, FromRawFd as _};
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
 
 /// Room for one control message with a number.
 #[repr(C, align(8))]
@@ -155,6 +155,48 @@ pub(crate) fn has_interface(socket: &UdpSocket, name: &str) -> Result<()> {
     get(socket, libc::SO_BINDTODEVICE, &mut bound)?;
     let is_same = bound.split(|byte| *byte == 0).next() == Some(name.as_bytes());
     if is_same { Ok(()) } else { Err(Error::from_raw_os_error(libc::ENODEV)) }
+}
+
+/// Says which of many sockets have something.
+pub(crate) struct Poll {
+    epoll: OwnedFd,
+    events: Box<[libc::epoll_event; POLLED]>,
+}
+
+impl Poll {
+    /// Of no sockets yet.
+    pub(crate) fn new() -> Result<Self> {
+        // SAFETY: the call takes a plain number.
+        let descriptor = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        if descriptor < 0 {
+            return Err(Error::last_os_error());
+        }
+        // SAFETY: it was made just now, and is nobody else's.
+        let epoll = unsafe { OwnedFd::from_raw_fd(descriptor) };
+        Ok(Self { epoll, events: Box::new([libc::epoll_event { events: 0, u64: 0 }; POLLED]) })
+    }
+
+    /// Looks at one more socket, whose place is `at`. It is forgotten when the socket is closed.
+    pub(crate) fn add(&self, socket: RawFd, at: usize) -> Result<()> {
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: at as u64 };
+        // SAFETY: the kernel reads the event, which lives until the call returns.
+        let answer = unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, socket, &raw mut event) };
+        if answer < 0 { Err(Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Adds the places of sockets that have something, without waiting. Those that are not among them are among the
+    /// next.
+    pub(crate) fn ready(&mut self, places: &mut Vec<usize>) {
+        // SAFETY: the kernel fills as many events as there are.
+        let count = unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), self.events.as_mut_ptr(), POLLED as c_int, 0) };
+        let found = self.events.iter().take(usize::try_from(count).unwrap_or(0));
+        places.extend(found.map(|event| event.u64 as usize));
+    }
+
+    /// A descriptor that can be read while one of the sockets has something.
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.epoll.as_raw_fd()
+    }
 }
 
 /// Begins a connection without waiting for it: what is written before it is made is refused with `WouldBlock`.

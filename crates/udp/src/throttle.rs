@@ -15,6 +15,7 @@ use crate::socket;
 use flow::{Fault, Outlet, Silence};
 use settings::units::Refused;
 use settings::{Key, Section, Setting, key, required};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io::{ErrorKind, Result, Write as _};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
@@ -122,9 +123,10 @@ impl Control {
         Ok(Self { plan, line, held: None, releases: 0, due: 0, frames: 0, dead: 0, seen: 0, fault: None })
     }
 
-    /// Looks at the memory and sends a frame where one is due. `stream`: the number of the detector in the frames;
-    /// `now` in ns since 1970 UTC. The answer is in how many ns to look again, if not with the next data.
-    pub(crate) fn step(&mut self, stream: u16, now: i64, out: &mut dyn Outlet) -> Option<i64> {
+    /// Looks at the memory and sends a frame for each board where one is due. `streams`: the numbers of the detectors
+    /// in the frames; `now` in ns since 1970 UTC. The answer is in how many ns to look again, if not with the next
+    /// data.
+    pub(crate) fn step(&mut self, streams: impl Iterator<Item = u16>, now: i64, out: &mut dyn Outlet) -> Option<i64> {
         let fill = out.fill();
         self.seen = now;
         match &mut self.held {
@@ -144,7 +146,7 @@ impl Control {
         }
         // The clock of the machine may have been set back.
         if now >= self.due || self.due - now > THROTTLE_REPEAT {
-            self.send(if is_held { fill.max(0.001) } else { 0.0 }, stream, now);
+            self.send(if is_held { fill.max(0.001) } else { 0.0 }, streams.collect(), now);
         }
         let wait = (self.due - now).max(0);
         Some(if is_held { wait.min(THROTTLE_LOOK) } else { wait })
@@ -158,7 +160,28 @@ impl Control {
         }
     }
 
-    fn send(&mut self, fill: f64, stream: u16, now: i64) {
+    fn send(&mut self, fill: f64, streams: BTreeSet<u16>, now: i64) {
+        let sent = streams.into_iter().try_fold(true, |all, stream| {
+            let frame = self.frame(fill, stream, now);
+            let sent = self.line.send(&frame)?;
+            self.frames += u64::from(sent);
+            Ok(all && sent)
+        });
+        match sent {
+            Ok(true) => {
+                self.fault = None;
+                self.releases = self.releases.saturating_sub(1);
+                self.due = now.saturating_add(if self.held.is_some() { THROTTLE_REPEAT } else { RELEASE_PAUSE });
+            }
+            Ok(false) => self.due = now.saturating_add(THROTTLE_RETRY),
+            Err(error) => {
+                self.due = now.saturating_add(THROTTLE_RETRY);
+                self.fault = Some(Fault::io(format!("cannot throttle by {}", self.plan.to), &error));
+            }
+        }
+    }
+
+    fn frame(&self, fill: f64, stream: u16, now: i64) -> [u8; FRAME_BYTES] {
         let payload = (((fill * 1000.0) as u32).to_le_bytes(), [0; 4]);
         let payload = [payload.0, payload.1].concat();
         let header = Header {
@@ -174,19 +197,7 @@ impl Control {
         let mut frame = [0; FRAME_BYTES];
         frame[..HEADER_BYTES].copy_from_slice(&header.to_bytes(crc32c));
         frame[HEADER_BYTES..].copy_from_slice(&payload);
-        match self.line.send(&frame) {
-            Ok(true) => {
-                self.frames += 1;
-                self.fault = None;
-                self.releases = self.releases.saturating_sub(1);
-                self.due = now.saturating_add(if self.held.is_some() { THROTTLE_REPEAT } else { RELEASE_PAUSE });
-            }
-            Ok(false) => self.due = now.saturating_add(THROTTLE_RETRY),
-            Err(error) => {
-                self.due = now.saturating_add(THROTTLE_RETRY);
-                self.fault = Some(Fault::io(format!("cannot throttle by {}", self.plan.to), &error));
-            }
-        }
+        frame
     }
 
     /// Frames that were sent.

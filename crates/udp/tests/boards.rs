@@ -2,6 +2,10 @@
 #![allow(missing_docs)]
 
 mod lab;
+#[path = "boards/own.rs"]
+mod own;
+#[path = "boards/ports.rs"]
+mod ports;
 
 use flow::{Intake, Resume, ledger};
 use lab::{GUARD, Lab, account_of, datagram, datagram_of, now, run, sum};
@@ -274,7 +278,7 @@ fn units_of_geb_and_raw_datagrams_are_numbered_on_arrival() {
     lab.send_bytes(&unit(300));
     lab.send_bytes(b"foreign");
     let accounts = account_of(&lab, &mut intake, 3);
-    assert_eq!((accounts[0].sent, accounts[0].appended, accounts[0].refused["length"]), (3, 3, 1));
+    assert_eq!((accounts[0].sent, accounts[0].appended, accounts[0].refused["size"]), (3, 3, 1));
     let zero = 1_772_323_200_000_000_000;
     // Of the turns of its counter the one nearest to the arrival.
     let (turn, now) = (10_i64 << 48, SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64);

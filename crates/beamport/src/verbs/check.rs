@@ -16,6 +16,7 @@ use serde_json::json;
 use settings::Severity;
 use settings::shortened;
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Runs `check`: what is good goes to `out`, mistakes go to `err` (with `--json` all to `out`). Exit status 0, or 2 with
@@ -50,6 +51,9 @@ pub fn run(
         }
         writeln!(out, "{answer}")?;
         return Ok(ExitCode::from(if result.is_ok() { 0 } else { 2 }));
+    }
+    if let (Some(recorded), Ok(instrument)) = (&asked.datagram, &result) {
+        return inspect(instrument, recorded, asked.source.as_deref(), out, err);
     }
     let warnings = result.as_ref().map(|instrument| instrument.warnings.as_slice()).unwrap_or_default();
     let _ = warnings.iter().try_for_each(|warning| writeln!(err, "{warning}\n"));
@@ -86,6 +90,37 @@ pub fn run(
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints what sources make of recorded input. Exit status 0 if one makes messages of it and refuses nothing, else 1.
+fn inspect(
+    instrument: &Instrument,
+    recorded: &Path,
+    name: Option<&str>,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> std::io::Result<ExitCode> {
+    let asked = instrument.sources().filter(|source| name.is_none_or(|name| *source.name == *name));
+    let (mut any, mut status) = (false, 0);
+    for said in asked.filter_map(|source| source.plan.inspect(recorded)) {
+        any = true;
+        match said {
+            Ok(said) => {
+                write!(out, "{}", said.text)?;
+                status |= u8::from(!said.is_clean);
+            }
+            Err(fault) => {
+                writeln!(err, "{fault}")?;
+                return Ok(ExitCode::from(2));
+            }
+        }
+    }
+    if !any {
+        let named = name.map_or(String::new(), |name| format!(" `{}`", shortened(name)));
+        writeln!(err, "error: no source{named} of {} reads datagrams", instrument.file.display())?;
+        return Ok(ExitCode::from(2));
+    }
+    Ok(ExitCode::from(status))
 }
 
 /// The instrument, if the Python code of its workers can be loaded and accepts its parameters. Code that is still being

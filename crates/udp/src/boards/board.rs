@@ -7,7 +7,7 @@ use crate::limits::{
     BATCH, COVERED, EVENTS_FRAME, FAULT_MAX, GEB_HEADER, HADAQ_ALIGN, HADAQ_HEADER, HADAQ_TRAILER, HADAQ_UNIT,
     HADAQ_WRAP, PAYLOAD_BYTES_MAX, POOL, STREAM_POOL,
 };
-use crate::section::{FramingWord, Plan};
+use crate::section::{Address, FramingPlan, FramingWord, Plan};
 use crate::throttle::To;
 use crate::zero::ZeroWord;
 use flow::{Data, Fault};
@@ -124,7 +124,7 @@ pub(super) struct Board {
     dice: Dice,
     /// None: the payload is made for each message.
     pool: Arc<[Made]>,
-    framing: FramingWord,
+    framing: FramingPlan,
     /// Unit and beginning of its times, ns; ns since 1970 UTC.
     tick: i64,
     zero: i64,
@@ -140,7 +140,7 @@ pub(super) struct Board {
 impl Board {
     /// `rate`: messages a second; `duration`: how long it sends; `begin`: when the boards start, ns since 1970 UTC.
     pub(super) fn new(
-        (place, plan, keys): (usize, &Plan, &Boards),
+        (place, plan, address, keys): (usize, &Plan, &Address, &Boards),
         rate: f64,
         duration: Option<Duration>,
         begin: u64,
@@ -161,8 +161,8 @@ impl Board {
             }
         };
         Ok(Self {
-            name: plan.name.clone(),
-            target: reachable(plan.listen),
+            name: address.origin.clone(),
+            target: reachable(address.at),
             place,
             keys: keys.clone(),
             throttle: plan.throttle.map(|throttle| throttle.to),
@@ -170,7 +170,7 @@ impl Board {
             due,
             dice,
             pool,
-            framing: plan.framing,
+            framing: plan.framing.clone(),
             tick: plan.tick.unwrap_or(1),
             zero: match plan.zero {
                 ZeroWord::At(time) => time.0,
@@ -302,10 +302,19 @@ impl Board {
             }
         };
         let mut head = [0; HEADER_BYTES];
-        let head_bytes = match self.framing {
+        let ticks = (i64::try_from(stamp).unwrap_or(i64::MAX) - self.zero) / self.tick.max(1);
+        let word = match &self.framing {
+            FramingPlan::Word(word) => *word,
+            // How its header is written is not known: `boards_of` refuses it.
+            FramingPlan::Own(_) | FramingPlan::Library(..) => FramingWord::Raw,
+            FramingPlan::Table(table) => {
+                let times = (i64::try_from(stamp).unwrap_or(i64::MAX), ticks as u64);
+                return Slot { head, head_bytes: 0, payload: table.datagram(number, times, schema, &payload) };
+            }
+        };
+        let head_bytes = match word {
             FramingWord::Beamport => HEADER_BYTES,
             FramingWord::Geb => {
-                let ticks = (i64::try_from(stamp).unwrap_or(i64::MAX) - self.zero) / self.tick.max(1);
                 head[..4].copy_from_slice(&1_i32.to_le_bytes());
                 head[4..8].copy_from_slice(&(payload.len() as i32).to_le_bytes());
                 head[8..16].copy_from_slice(&ticks.to_le_bytes());
@@ -371,7 +380,7 @@ impl Board {
 
     /// Whether it sends signs of life, and its number: its framing has such.
     pub(super) fn signs(&self) -> bool {
-        self.framing == FramingWord::Beamport
+        self.framing.is(FramingWord::Beamport)
     }
 
     /// A datagram without payload, which names the number of the next message. `elapsed`: ns since the start.

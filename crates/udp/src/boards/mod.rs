@@ -89,23 +89,34 @@ fn boards_of<'a>(
 ) -> Result<(BTreeMap<&'a str, Vec<Board>>, Option<Array>), Fault> {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let begin = now.as_nanos() as u64;
-    let simulated: Vec<_> =
-        plans.iter().filter_map(|(receiver, plan)| Some((*receiver, *plan, plan.boards.as_ref()?))).collect();
+    let with_boards = plans.iter().filter_map(|(receiver, plan)| Some((*receiver, *plan, plan.boards.as_ref()?)));
+    let unknown = plans.iter().find(|(_, plan)| plan.boards.is_some() && !plan.framing.is_written());
+    if let Some((_, plan)) = unknown {
+        let fault = Fault::new(
+            format!("the boards of source `{}` cannot be simulated", plan.name),
+            "its framing is code, which reads headers and does not write them",
+        );
+        return Err(fault.hint("remove `boards`, and send with a program of your own"));
+    }
+    // Each port has one.
+    let simulated: Vec<_> = with_boards
+        .flat_map(|(receiver, plan, keys)| plan.ports.iter().map(move |address| (receiver, plan, address, keys)))
+        .collect();
     let steps = simulated.len().saturating_sub(1).max(1) as f64;
     // The mean of these weights is 1.
     let weight = |at: usize, imbalance: f64| imbalance.powf(at as f64 / steps);
     let (mut groups, mut together) = (BTreeMap::<_, Vec<Board>>::new(), Vec::new());
-    for (at, (receiver, plan, keys)) in simulated.iter().enumerate() {
+    for (at, (receiver, plan, address, keys)) in simulated.iter().enumerate() {
         let sum: f64 = (0..simulated.len()).map(|other| weight(other, keys.imbalance)).sum();
         let rate = keys.rate * weight(at, keys.imbalance) * simulated.len() as f64 / sum;
         if keys.multiplicity > 1 {
             together.push((at, rate));
         }
-        let board = Board::new((at, plan, keys), rate, duration.or(keys.duration), begin, data)?;
+        let board = Board::new((at, plan, address, keys), rate, duration.or(keys.duration), begin, data)?;
         groups.entry(*receiver).or_default().push(board);
     }
-    let first = simulated.iter().find(|(_, _, keys)| keys.multiplicity > 1);
-    Ok((groups, first.map(|(_, _, keys)| Array::new(keys.seed, keys.multiplicity, &together))))
+    let first = simulated.iter().find(|(.., keys)| keys.multiplicity > 1);
+    Ok((groups, first.map(|(.., keys)| Array::new(keys.seed, keys.multiplicity, &together))))
 }
 
 /// The boards of one thread.

@@ -33,7 +33,7 @@ impl Framing for Beamport {
             Type::Data if crc32c(payload) != header.payload_crc => return damaged("checksum"),
             Type::Data => cuts.push(Cut {
                 number: Number::Board { shown: header.sequence, mark: header.header_crc },
-                queue: 0,
+                numbering: 0,
                 stamp,
                 schema: SchemaId(header.schema),
                 flags: 0,

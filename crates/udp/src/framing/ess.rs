@@ -48,7 +48,7 @@ impl Framing for Ess {
         let time = seconds * 1_000_000_000 + ticks * 1_000_000_000 / ESS_TICKS;
         cuts.push(Cut {
             number: Number::Board { shown, mark: crc32c(&datagram[..*header]) },
-            queue,
+            numbering: queue.into(),
             stamp: Stamp::Epoch(time as i64),
             schema: SchemaId(ar51::ID),
             flags: 0,
@@ -62,6 +62,10 @@ impl Framing for Ess {
         // It fails on messages of more than a datagram alone.
         let _ = ar51::head(&mut self.head, &self.name, number as i64, bytes);
         &self.head
+    }
+
+    fn numbering_word(&self) -> &'static str {
+        "q"
     }
 
     fn counter(&self) -> Counter {
@@ -111,7 +115,7 @@ mod tests {
             let ([cut], [message]) = (cuts.as_slice(), messages.as_slice()) else { panic!("{cuts:?}") };
             let number = |name: &str| message[name].as_u64().unwrap();
             assert!(matches!(cut.number, Number::Board { shown, .. } if shown == number("number")), "{cut:?}");
-            assert_eq!(u64::from(cut.queue), number("queue"));
+            assert_eq!(u64::from(cut.numbering), number("queue"));
             assert_eq!((read, cut.stamp), (Read::Whole, Stamp::Epoch(number("time") as i64)));
             let whole = [framing.head(number("number"), bytes.len()), &bytes[cut.payload.clone()]].concat();
             let made = ar51::read(&whole).unwrap();

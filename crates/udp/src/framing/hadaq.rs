@@ -45,7 +45,7 @@ impl Framing for Hadaq {
             let number = Number::Board { shown: event.trigger(), mark };
             cuts.push(Cut {
                 number,
-                queue: 0,
+                numbering: 0,
                 stamp: Stamp::Arrival,
                 schema: SUB_EVENT,
                 flags: event.flags(),

@@ -1,4 +1,24 @@
-//! Framings: how a datagram becomes messages.
+//! Framings: how a datagram becomes messages. A program of its own adds one of its own:
+//!
+//! ```no_run
+//! use beamport_udp::framing::{Cut, Framing, FramingKind, Number, Read, Stamp};
+//! use flow::edge::SourceKind;
+//!
+//! struct Mine;
+//!
+//! impl Framing for Mine {
+//!     fn cut(&mut self, datagram: &[u8], cuts: &mut Vec<Cut>) -> Read {
+//!         let Some((head, payload)) = datagram.split_first_chunk::<8>() else { return Read::foreign("size") };
+//!         let number = Number::Board { shown: u64::from_be_bytes(*head), mark: store::crc32c(head) };
+//!         cuts.push(Cut::new(number, Stamp::Arrival, *b"mine", 8..8 + payload.len()));
+//!         Read::Whole
+//!     }
+//! }
+//!
+//! static MINE: FramingKind = FramingKind { name: "mine", build: |_origin| Box::new(Mine) };
+//! static UDP: SourceKind = beamport_udp::source(|name, section| beamport_udp::read(name, section, &[&MINE]));
+//! // beamport::run(&beamport::Registry::builtin().source(&UDP))
+//! ```
 //!
 //! Failure behaviour: any bytes may come; they are cut or refused with a word, and nothing panics.
 
@@ -6,21 +26,22 @@ mod beamport;
 pub(crate) mod ess;
 pub(crate) mod geb;
 pub(crate) mod hadaq;
-mod raw;
+mod library;
+mod table;
 
 pub(crate) use beamport::Beamport;
 pub(crate) use ess::Ess;
-pub(crate) use geb::Geb;
 pub(crate) use hadaq::Hadaq;
-pub(crate) use raw::Raw;
+pub(crate) use library::{ByLibrary, Library};
+pub(crate) use table::{ByTable, Table, reference, schema_of};
 
-use crate::numbers::Counter;
+pub use crate::numbers::Counter;
 use std::ops::Range;
 use store::SchemaId;
 
 /// A time that a board gives a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stamp {
+pub enum Stamp {
     /// ns since 1970 UTC.
     Epoch(i64),
     /// Ticks of the board.
@@ -31,7 +52,7 @@ pub(crate) enum Stamp {
 
 /// Where a message gets its number from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Number {
+pub enum Number {
     /// The board. `mark`: by which the same datagram is recognised when it comes again.
     Board {
         /// As the board shows it: [`Framing::number`].
@@ -45,23 +66,26 @@ pub(crate) enum Number {
 
 /// A message in a datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Cut {
-    pub(crate) number: Number,
+pub struct Cut {
+    /// Where its number is from.
+    pub number: Number,
     /// Which of the numberings of the board the number belongs to; 0 where it has one.
-    pub(crate) queue: u8,
-    pub(crate) stamp: Stamp,
-    pub(crate) schema: SchemaId,
+    pub numbering: u32,
+    /// Its time.
+    pub stamp: Stamp,
+    /// How its bytes are to be read.
+    pub schema: SchemaId,
     /// `store::flags` that the board gives it.
-    pub(crate) flags: u16,
+    pub flags: u16,
     /// CRC-32C of its bytes, if it has been checked.
-    pub(crate) crc: Option<u32>,
+    pub crc: Option<u32>,
     /// Its bytes in the datagram.
-    pub(crate) payload: Range<usize>,
+    pub payload: Range<usize>,
 }
 
 /// What a datagram is, beside the messages in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Read {
+pub enum Read {
     /// Nothing else.
     Whole,
     /// It says the number of the next message.
@@ -75,18 +99,48 @@ pub(crate) enum Read {
     },
 }
 
-/// It is nothing that this framing sends.
+impl Read {
+    /// It is nothing that this framing sends; `reason` is one word.
+    #[must_use]
+    pub const fn foreign(reason: &'static str) -> Self {
+        Self::Refused { reason, is_damaged: false }
+    }
+
+    /// It is refused and may have been a message: it explains a missing number. `reason` is one word.
+    #[must_use]
+    pub const fn damaged(reason: &'static str) -> Self {
+        Self::Refused { reason, is_damaged: true }
+    }
+}
+
+/// Shorter, for the framings here.
 const fn foreign(reason: &'static str) -> Read {
-    Read::Refused { reason, is_damaged: false }
+    Read::foreign(reason)
 }
 
-/// It is refused and may have been a message.
 const fn damaged(reason: &'static str) -> Read {
-    Read::Refused { reason, is_damaged: true }
+    Read::damaged(reason)
 }
 
-/// A framing of one source.
-pub(crate) trait Framing: Send {
+impl Cut {
+    /// A message without flags of the board that the port has. `payload`: its bytes in the datagram.
+    #[must_use]
+    pub const fn new(number: Number, stamp: Stamp, schema: [u8; 4], payload: Range<usize>) -> Self {
+        Self { number, numbering: 0, stamp, schema: SchemaId(schema), flags: 0, crc: None, payload }
+    }
+}
+
+/// A framing that a program adds to those of beamport.
+#[derive(Debug)]
+pub struct FramingKind {
+    /// The word behind `framing`.
+    pub name: &'static str,
+    /// Makes the framing of a port, whose messages have this origin.
+    pub build: fn(&str) -> Box<dyn Framing>,
+}
+
+/// A framing of one port.
+pub trait Framing: Send {
     /// Adds the messages in a datagram to `cuts`, which is empty.
     fn cut(&mut self, datagram: &[u8], cuts: &mut Vec<Cut>) -> Read;
 
@@ -97,13 +151,21 @@ pub(crate) trait Framing: Send {
 
     /// The number that a board shows, as if its counter never began again. `last`: the highest one before. `None`: it
     /// is below 0.
-    fn number(&self, _last: Option<u64>, shown: u64) -> Option<u64> {
-        Some(shown)
+    fn number(&self, last: Option<u64>, shown: u64) -> Option<u64> {
+        match (self.counter().wrap, last) {
+            (Some(wrap), Some(last)) => nearest(last, shown, wrap),
+            _ => Some(shown),
+        }
     }
 
     /// How boards count.
     fn counter(&self) -> Counter {
         Counter::default()
+    }
+
+    /// What is before the number of a numbering in the name of its origin.
+    fn numbering_word(&self) -> &'static str {
+        ""
     }
 
     /// The number of the detector in the newest datagram; 0 where the framing has none.

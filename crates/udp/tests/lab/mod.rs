@@ -88,6 +88,14 @@ impl Lab {
         beamport_udp::send(&[("udp", self.plan())], &self.data, Some(duration), &|| false).unwrap()
     }
 
+    /// A source of a range of ports with these keys; the first of them.
+    pub(crate) fn of_ports(count: u16, keys: &Value) -> (Self, u16) {
+        let first = testkit::free_ports(count).unwrap();
+        let mut keys = keys.clone();
+        keys["listen"] = format!("127.0.0.1:{{{first}..{}}}", first + count - 1).into();
+        (Self::with(&keys), first)
+    }
+
     pub(crate) fn send_bytes(&self, datagram: &[u8]) {
         UdpSocket::bind("127.0.0.1:0").unwrap().send_to(datagram, self.address).unwrap();
     }

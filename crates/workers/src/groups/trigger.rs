@@ -3,7 +3,7 @@
 //! A number that wraps is unwrapped by nearness to the newest. A group is closed when it is whole, and when its first
 //! message is more than `wait` behind the newest time, whatever others are open; the lowest is where more than `open`
 //! are. A message that belongs to no open group, and whose number is not above that of all closed ones, is late,
-//! until twice `wait` after the first message of the newest closed group: then numbers began anew, or a wrong one was
+//! until `wait` after the first message of the newest closed group: then numbers began anew, or a wrong one was
 //! ahead of all.
 //!
 //! With `same = "tag"` a group has the tag of most of its messages, when it is closed; the others are in none.
@@ -113,7 +113,7 @@ impl Trigger {
         let known = known.filter(|number| *number >= self.floor || is_open(number));
         let number = match known {
             Some(number) => number,
-            None if time.saturating_sub(self.closed_time) <= self.wait.saturating_mul(2) => return None,
+            None if time.saturating_sub(self.closed_time) <= self.wait => return None,
             None => {
                 // As if it were the first.
                 (self.newest, self.floor) = (None, 0);
