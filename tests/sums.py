@@ -114,7 +114,7 @@ def of_report(report: dict):
         if appended and sum(appended) < messages:
             yield f"{messages} messages of {name}, but fewer were appended"
     # Over all starts only the newest gaps are listed.
-    yield from of_gaps(report["gaps"], [row for row in entries + readers if row["scope"] == "run"])
+    yield from of_gaps(report["gaps"], [row for row in entries + readers if row.get("scope") != "all"])
 
 
 def of_gaps(gaps: list[dict], rows: list[dict]):

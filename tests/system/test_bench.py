@@ -59,17 +59,19 @@ def test_the_wire_package_is_measured_beside_the_one_whose_place_it_takes(tmp_pa
 
 def test_udp_is_measured_beside_a_bare_receiver(tmp_path, program):
     report, text = bench(program, tmp_path, "udp", "--rounds", "1")
-    chain = report["figures"].pop()
+    chain, table = report["figures"].pop(), report["figures"].pop()
     assert [figure["name"] for figure in report["figures"]] == [
         f"12 ports, {what} / bare recvmmsg"
         for what in (
-            "8.8 kB plain: messages a CPU s",
-            "8.8 kB with GRO: messages a CPU s",
-            "528 B with GRO: messages a CPU s",
-            "8.8 kB as fast as the sender can: messages/s",
+            "8.8 kB plain, one source: messages a CPU s",
+            "8.8 kB plain, a stream each: messages a CPU s",
+            "528 B with GRO, one source: messages a CPU s",
+            "8.8 kB as fast as the sender can, one source: messages/s",
+            "2 kB to disk, one source: messages a CPU s",
         )
     ]
-    assert [figure["must"] for figure in [*report["figures"], chain]] == [0.6, 0.4, 0.4, 0.9, 0.7]
+    assert [figure["must"] for figure in [*report["figures"], table, chain]] == [0.75, 0.6, 0.4, 0.95, 0.1, 0.97, 0.7]
+    assert table["name"].endswith("header by a table, messages a CPU s / by code")
     assert chain["name"].endswith("groups, reader: messages a CPU s / sum of its parts alone")
     for figure in report["figures"]:
         (ours,), ((limit,),) = figure["ours"]["rounds"], [side["rounds"] for side in figure["limits"]]

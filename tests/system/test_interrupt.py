@@ -35,8 +35,11 @@ def test_interrupt_once_seals_and_finishes(lab, which):
     assert report["streams"][0]["messages"] > 0
     # The run is sealed for ever: started again, there is nothing to do.
     printed = json.loads(lab.end(lab.up()))
-    empty = dict.fromkeys(("written", "streams", "ledger", "gaps", "dead_time", "failed", "silent", "absent"), [])
+    empty = dict.fromkeys(("written", "streams", "gaps", "dead_time", "failed", "silent", "absent"), [])
+    ledger = printed.pop("ledger")
     assert printed == {"run": None, "closed": True, **empty}
+    # What the sources had is over all starts.
+    assert ledger and all((row["account"], row["scope"]) == ("entry", "all") for row in ledger), ledger
     assert not (lab.data / "control.sock").exists()
     for stream in lab.streams():
         gapless(stream)

@@ -82,7 +82,7 @@ fn run_verb(registry: &Registry) -> ExitCode {
         Verb::Top(asked) => verbs::top::run(&asked, &mut out, &mut err),
         Verb::Make(asked) => verbs::make::run(&asked, &mut out, &mut err),
         Verb::Write(asked) => verbs::write::run(&asked, registry, &mut out, &mut err),
-        Verb::Export(asked) => verbs::export::run(&asked, &mut out, &mut err),
+        Verb::Export(asked) => verbs::export::run(&asked, registry, &mut out, &mut err),
         Verb::Replay(asked) => verbs::replay::run(&asked, registry, &mut out, &mut err),
         Verb::Verify(asked) => verbs::verify::run(&asked, &mut out, &mut err),
         Verb::Forget(asked) => verbs::pins::forget(&asked, &mut out, &mut err),

@@ -9,8 +9,10 @@ use serde_json::Value;
 use settings::{Key, Mistake, Origin, Section};
 use std::any::Any;
 use std::fmt::Debug;
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
+use store::Message;
 
 /// A kind of source: the word behind `kind` in `[source.NAME]`.
 #[derive(Debug)]
@@ -47,6 +49,11 @@ pub trait SourcePlan: Any + Debug + Send + Sync {
 
     /// Builds the source, again after each failure of it.
     fn build(&self) -> Result<Box<dyn Source>, Fault>;
+
+    /// Whether the program fills the stream. Otherwise another process does, and no source is built.
+    fn fills_stream(&self) -> bool {
+        true
+    }
 
     /// Asks the other system whether it answers, for a few seconds at most: what there is, in a few words. `None` if
     /// there is nothing to ask.
@@ -224,6 +231,31 @@ pub trait LivePlan: Any + Debug + Send + Sync {
         let _ = sources;
         Vec::new()
     }
+}
+
+/// A format of files that `beamport export` writes: the end of their names.
+#[derive(Debug)]
+pub struct ExportKind {
+    /// The end of the name, without the dot.
+    pub name: &'static str,
+    /// The messages that it takes, for people.
+    pub about: &'static str,
+    /// What the file consists of, in the plural.
+    pub blocks: &'static str,
+    /// Begins a file.
+    pub begin: BeginExport,
+}
+
+/// Begins a file in `out`. The second argument: start and stop of the run, ns since 1970 UTC.
+pub type BeginExport = for<'a> fn(Box<dyn Write + 'a>, (i64, i64)) -> Result<Box<dyn ExportFile + 'a>, Fault>;
+
+/// A file that is being exported.
+pub trait ExportFile {
+    /// Appends a message. `time`: its source time, ns since 1970 UTC.
+    fn push(&mut self, message: &Message<'_>, time: i64) -> Result<(), Fault>;
+
+    /// Ends the file: messages, blocks and bytes.
+    fn end(self: Box<Self>) -> Result<(u64, u64, u64), Fault>;
 }
 
 /// A command of an edge at the control socket of a running instrument: the word behind `command`. It concerns the other

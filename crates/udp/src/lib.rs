@@ -28,5 +28,5 @@ mod throttle;
 mod zero;
 
 pub use boards::send;
-pub use files::{Export, FILE, Format};
+pub use files::{FILE, GEB, HLD};
 pub use section::{Plan, SOURCE, read, source};

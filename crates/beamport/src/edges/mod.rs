@@ -1,6 +1,7 @@
-//! The kinds of sources and sinks, the ready-made workers, and the commands of edges that this program knows: the one
-//! list of them.
+//! The kinds of sources and sinks, the ready-made workers, the formats of exported files, and the commands of edges that
+//! this program knows: the one list of them.
 
+mod appended;
 mod files;
 mod nexus;
 mod replay;
@@ -13,7 +14,7 @@ pub use replay::Speed;
 pub use sink::{Around, FileKind, FilePlan, SinkKind, TemplateAnswer, TemplateCheck};
 pub(crate) use sink::{check_name as check_file_name, filled, one_for_all};
 
-use flow::edge::{CommandKind, SourceKind, WorkerKind};
+use flow::edge::{CommandKind, ExportKind, SourceKind, WorkerKind};
 
 /// The kinds that an instrument file may name. A program of its own may know more:
 /// `beamport::run(&Registry::builtin().source(&mine::SOURCE))`.
@@ -23,15 +24,23 @@ pub struct Registry {
     sinks: Vec<SinkKind>,
     workers: Vec<&'static WorkerKind>,
     commands: Vec<&'static CommandKind>,
+    exports: Vec<&'static ExportKind>,
 }
 
 impl Registry {
     /// The kinds that come with beamport.
     #[must_use]
     pub fn builtin() -> Self {
-        let none = Self { sources: Vec::new(), sinks: Vec::new(), workers: Vec::new(), commands: Vec::new() };
+        let none = Self {
+            sources: Vec::new(),
+            sinks: Vec::new(),
+            workers: Vec::new(),
+            commands: Vec::new(),
+            exports: Vec::new(),
+        };
         none.source(&sim::SOURCE)
             .source(&replay::SOURCE)
+            .source(&appended::SOURCE)
             .source(&kafka::SOURCE)
             .source(&epics::PVA)
             .source(&epics::CA)
@@ -41,6 +50,8 @@ impl Registry {
             .sink(&files::SINK)
             .sink(&kafka::SINK)
             .sink(&epics::SINK)
+            .export(&udp::GEB)
+            .export(&udp::HLD)
             .command(&epics::PUT)
             .command(&epics::GET)
             .worker(&workers::ATTACH)
@@ -84,6 +95,20 @@ impl Registry {
         self.commands.retain(|known| known.name != kind.name);
         self.commands.push(kind);
         self
+    }
+
+    /// The same with another format of exported files, in the place of one of the same name.
+    #[must_use]
+    pub fn export(mut self, kind: &'static ExportKind) -> Self {
+        self.exports.retain(|known| known.name != kind.name);
+        self.exports.push(kind);
+        self
+    }
+
+    /// Formats of exported files.
+    #[must_use]
+    pub fn exports(&self) -> &[&'static ExportKind] {
+        &self.exports
     }
 
     /// Kinds of sources, in the order of the reference page.

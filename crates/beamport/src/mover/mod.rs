@@ -5,6 +5,7 @@
 //! steps one source or many. Nothing of record lives here: runs are in the stream `runs`, what sinks did is in their commits, positions are in the streams. Killed and started again,
 //! it goes on with all of it.
 
+mod appended;
 mod asks;
 mod child;
 mod code;

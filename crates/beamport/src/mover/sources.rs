@@ -1,5 +1,6 @@
 //! How the sources of an instrument are opened, and which of them share a thread.
 
+use super::appended;
 use super::asks::Request;
 use super::receiver::{Asked, Receiver, ReceiverSource};
 use super::stage::{Order, StageHandle, StageThread, What};
@@ -28,8 +29,12 @@ pub(super) fn start<'a>(
 ) -> Result<Vec<StageThread>, Fault> {
     // The sources of each thread, by their places.
     let mut receivers: Vec<Vec<(usize, &SourceSection)>> = Vec::new();
-    let mut shared = HashMap::new();
+    let (mut shared, mut threads) = (HashMap::new(), BTreeMap::new());
     for (at, section) in sections.enumerate() {
+        if !section.plan.fills_stream() {
+            threads.insert(at, appended::start(data, section, &asked.stop)?);
+            continue;
+        }
         let own = receivers.len();
         let place = section.receiver.as_ref().map_or(own, |name| *shared.entry(name.value.as_str()).or_insert(own));
         if place == own {
@@ -37,7 +42,6 @@ pub(super) fn start<'a>(
         }
         receivers[place].push((at, section));
     }
-    let mut threads = BTreeMap::new();
     for sources in &receivers {
         let wake = data.media.event().map_err(|e| Fault::io("cannot start a source", &e))?;
         let wake = Arc::new(File::from(wake));

@@ -1,4 +1,4 @@
-//! `beamport export`: the messages of a sealed run in one stream, as a file of GRETA or HADES.
+//! `beamport export`: the messages of a sealed run in one stream, as a file of a format that an edge writes.
 //!
 //! The file grows under another name beside its own, which it gets when it is whole. Refused where it could not be the
 //! whole run: not sealed, or messages gone.
@@ -7,7 +7,9 @@ use super::figures::{bytes, thousands};
 use super::write::check_output;
 use super::{Answer, ended, json_line, members, open};
 use crate::cli::Export as Verb;
+use crate::edges::Registry;
 use crate::limits::{EXPORT_BYTES, EXPORT_MESSAGES};
+use flow::edge::ExportKind;
 use flow::records::Run;
 use flow::status::members::{Places, places};
 use flow::{Data, Fault, stream_fault};
@@ -16,20 +18,24 @@ use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::process::ExitCode;
-use udp::{Export, Format};
 
 /// Runs the verb.
-pub fn run(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
-    ended(export(asked, out, err), err)
+pub fn run(asked: &Verb, registry: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
+    ended(export(asked, registry, out, err), err)
 }
 
-fn export(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
+fn export(asked: &Verb, registry: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     let data = open(&asked.data)?;
     super::warn_of_damage(&data, err)?;
     let file = &asked.output;
-    let format = Format::of(file).ok_or_else(|| {
-        Fault::new(format!("cannot write `{}`", file.display()), "its name ends in neither `.geb` nor `.hld`")
-            .hint(format!("`--output {}.geb`", asked.run))
+    let end = file.extension().unwrap_or_default();
+    let format = registry.exports().iter().find(|kind| end == kind.name).copied().ok_or_else(|| {
+        let known: Vec<String> =
+            registry.exports().iter().map(|kind| format!("`.{}` ({})", kind.name, kind.about)).collect();
+        let cause = format!("its name ends in none of {}", known.join(", "));
+        let first = registry.exports().first().map_or("", |kind| kind.name);
+        Fault::new(format!("cannot write `{}`", file.display()), cause)
+            .hint(format!("`--output {}.{first}`", asked.run))
     })?;
     check_output(&data, file)?;
     let run = members::sealed(&data, &asked.run, "export")?;
@@ -50,7 +56,7 @@ fn export(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     if asked.form.json {
         json_line(out, &json!({"file": file, "messages": messages, "blocks": blocks, "bytes": size}))?;
     } else {
-        let what = if format == Format::Hld { "events" } else { "units" };
+        let what = format.blocks;
         writeln!(out, "file      {}", file.display())?;
         writeln!(out, "size      {}", bytes(size))?;
         writeln!(out, "messages  {}", thousands(messages))?;
@@ -84,11 +90,12 @@ fn of_stream(data: &Data, mut run: Run, stream: &str) -> Result<Run, Fault> {
 }
 
 /// Writes the file: messages, units or events, bytes.
-fn written(data: &Data, run: &Run, stream: &str, format: Format, part: &Path) -> Result<(u64, u64, u64), Fault> {
+fn written(data: &Data, run: &Run, stream: &str, format: &ExportKind, part: &Path) -> Result<(u64, u64, u64), Fault> {
     let cannot = |e: io::Error| Fault::io(format!("cannot write {}", part.display()), &e);
     let fault = |e| stream_fault(stream, e);
     let file = OpenOptions::new().write(true).create(true).truncate(true).open(part).map_err(cannot)?;
-    let mut export = Export::new(format, BufWriter::with_capacity(EXPORT_BYTES, &file), (run.start, run.stop))?;
+    let out = Box::new(BufWriter::with_capacity(EXPORT_BYTES, &file));
+    let mut export = (format.begin)(out, (run.start, run.stop))?;
     let mut reader = data.reader_early(stream)?;
     let clock = reader.header().clock;
     let Places { spans, .. } = places(run, &mut reader)?;

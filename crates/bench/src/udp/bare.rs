@@ -1,8 +1,8 @@
-//! The limit: a thread that takes datagrams from the sockets with `recvmmsg` into one buffer and does nothing with
-//! them.
+//! The limit: a thread that takes datagrams from the sockets with `recvmmsg` into a ring of as much memory as the streams
+//! have, and does nothing with them.
 
 use super::super::place::wrong;
-use super::{BUFFER, DRAIN, Taker, free_ports};
+use super::{BUFFER, DRAIN, Load, RING_MIB, Taker, free_ports};
 use flow::Fault;
 use std::io::{Error, ErrorKind, Result};
 use std::mem::zeroed;
@@ -33,16 +33,19 @@ struct Shared {
 }
 
 impl Bare {
-    /// Starts a thread that receives datagrams with a payload of `bytes` at `ports` ports. `gro`: the kernel passes
-    /// several at once.
-    pub(super) fn start(bytes: usize, gro: bool, ports: usize) -> std::result::Result<Self, Fault> {
+    /// Starts a thread that receives datagrams of a load at `ports` ports.
+    pub(super) fn start(load: &Load, ports: usize) -> std::result::Result<Self, Fault> {
+        // Several together: the kernel passes them at once.
+        let (bytes, gro, together) = (load.bytes, load.together > 1, load.together);
         let ports = free_ports(ports)?;
         let sockets = ports.iter().map(|port| open(*port, gro)).collect::<Result<Vec<_>>>();
         let sockets = sockets.map_err(wrong("a socket of the limit cannot be made"))?;
         let shared = Arc::new(Shared::default());
         let (with, size) = (shared.clone(), bytes + wire::limits::HEADER_BYTES);
+        let ring = (ports.len() * RING_MIB as usize) << 20;
         let thread = std::thread::Builder::new().name("bare".to_owned());
-        let thread = thread.spawn(move || take(&sockets, size, gro, &with)).map_err(wrong("no thread"))?;
+        let thread =
+            thread.spawn(move || take(&sockets, (size, together, gro), ring, &with)).map_err(wrong("no thread"))?;
         Ok(Self { ports, shared, thread: Some(thread) })
     }
 }
@@ -95,7 +98,13 @@ fn open(port: u16, gro: bool) -> Result<UdpSocket> {
     Ok(socket)
 }
 
-fn take(sockets: &[UdpSocket], size: usize, gro: bool, shared: &Shared) -> Result<()> {
+/// `size`: bytes of a datagram; `together`: how many come as one; `ring`: bytes of memory that they are stored in.
+fn take(
+    sockets: &[UdpSocket],
+    (size, together, gro): (usize, usize, bool),
+    ring: usize,
+    shared: &Shared,
+) -> Result<()> {
     // SAFETY: the call takes no pointer.
     let epoll = match unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) } {
         -1 => return Err(Error::last_os_error()),
@@ -109,12 +118,13 @@ fn take(sockets: &[UdpSocket], size: usize, gro: bool, shared: &Shared) -> Resul
             return Err(Error::last_os_error());
         }
     }
-    let mut bytes = vec![0_u8; BATCH * DATAGRAM_BYTES];
+    let place = (size * together).min(DATAGRAM_BYTES);
+    // One datagram more than there is room for at its end; its pages are there from the beginning.
+    let mut bytes = vec![1_u8; ring + BATCH * DATAGRAM_BYTES];
+    let mut at_byte = 0;
     let mut controls = [[0_u64; 4]; BATCH];
-    let mut parts: Vec<libc::iovec> = bytes
-        .chunks_exact_mut(DATAGRAM_BYTES)
-        .map(|slot| libc::iovec { iov_base: slot.as_mut_ptr().cast(), iov_len: slot.len() })
-        .collect();
+    let none = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+    let mut parts = [none; BATCH];
     // SAFETY: zero bytes are a valid header without buffers, and a valid event.
     let (mut headers, mut events): ([libc::mmsghdr; BATCH], [libc::epoll_event; 256]) = unsafe { zeroed() };
     while !shared.stop.load(Ordering::Relaxed) {
@@ -124,6 +134,10 @@ fn take(sockets: &[UdpSocket], size: usize, gro: bool, shared: &Shared) -> Resul
         for event in events.iter().take(usize::try_from(count).unwrap_or(0)) {
             let at = event.u64;
             loop {
+                let slots = bytes[at_byte..].chunks_exact_mut(place);
+                for (part, slot) in parts.iter_mut().zip(slots) {
+                    *part = libc::iovec { iov_base: slot.as_mut_ptr().cast(), iov_len: slot.len() };
+                }
                 for ((header, part), control) in headers.iter_mut().zip(&mut parts).zip(&mut controls) {
                     (header.msg_hdr.msg_iov, header.msg_hdr.msg_iovlen) = (part, 1);
                     if gro {
@@ -144,6 +158,10 @@ fn take(sockets: &[UdpSocket], size: usize, gro: bool, shared: &Shared) -> Resul
                 };
                 let pieces = headers[..count].iter().map(|header| (header.msg_len as usize).div_ceil(size) as u64);
                 shared.count.fetch_add(pieces.sum(), Ordering::Relaxed);
+                at_byte += count * place;
+                if at_byte >= ring {
+                    at_byte = 0;
+                }
                 if count < BATCH {
                     break;
                 }

@@ -1,6 +1,6 @@
 //! `beamport-bench udp`: datagrams of 120 boards into streams by `beamport up`, beside a bare program that takes the
-//! same datagrams from sockets of the same options with `recvmmsg` into one buffer, one after the other, with a sender
-//! of the same pace.
+//! same datagrams from sockets of the same options with `recvmmsg` into a ring of as much memory as the streams have, one
+//! after the other, with a sender of the same pace.
 //!
 //! Processor time is that of the receiving program alone: on two cores the sender sets the pace. After each round of
 //! ours the account of each stream must be what the sender sent, or the measurement fails.
@@ -16,13 +16,13 @@ use super::frames::stop;
 use super::measure::{Figure, Sample, Series, Unit, cpu_seconds_of};
 use super::place::{Folder, program, wrong};
 use super::store::alternate;
-use crate::ports::free_port;
 use bare::Bare;
 use chain::Chain;
 use flow::{Data, Fault, ledger};
 use sender::Sender;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use store::Reader;
 
@@ -52,6 +52,20 @@ struct Load {
     together: usize,
     /// Messages a second of all boards; none: as fast as the sender can.
     rate: Option<f64>,
+    sources: Sources,
+}
+
+/// What receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sources {
+    /// A source for each board, with a stream in memory.
+    Each,
+    /// One for all of them.
+    One,
+    /// The same, whose header is described by a table.
+    Table,
+    /// One for all of them, with a stream on the disk.
+    Disk,
 }
 
 /// One row.
@@ -62,37 +76,52 @@ struct Job {
     aim: f64,
 }
 
-const JOBS: [Job; 4] = [
+const JOBS: [Job; 5] = [
     Job {
-        what: "8.8 kB plain: messages a CPU s",
-        load: Load { bytes: 8800, together: 1, rate: Some(60e3) },
+        what: "8.8 kB plain, one source: messages a CPU s",
+        load: Load { bytes: 8800, together: 1, rate: Some(60e3), sources: Sources::One },
+        must: 0.75,
+        aim: 0.85,
+    },
+    Job {
+        what: "8.8 kB plain, a stream each: messages a CPU s",
+        load: Load { bytes: 8800, together: 1, rate: Some(60e3), sources: Sources::Each },
         must: 0.6,
-        aim: 0.8,
+        aim: 0.7,
     },
     Job {
-        what: "8.8 kB with GRO: messages a CPU s",
-        load: Load { bytes: 8800, together: 7, rate: Some(60e3) },
+        what: "528 B with GRO, one source: messages a CPU s",
+        load: Load { bytes: 528, together: 64, rate: Some(400e3), sources: Sources::One },
         must: 0.4,
-        aim: 0.6,
+        aim: 0.5,
     },
     Job {
-        what: "528 B with GRO: messages a CPU s",
-        load: Load { bytes: 528, together: 64, rate: Some(400e3) },
-        must: 0.4,
-        aim: 0.6,
-    },
-    Job {
-        what: "8.8 kB as fast as the sender can: messages/s",
-        load: Load { bytes: 8800, together: 1, rate: None },
-        must: 0.9,
+        what: "8.8 kB as fast as the sender can, one source: messages/s",
+        load: Load { bytes: 8800, together: 1, rate: None, sources: Sources::One },
+        must: 0.95,
         aim: 1.0,
     },
+    Job {
+        what: "2 kB to disk, one source: messages a CPU s",
+        load: Load { bytes: 2000, together: 1, rate: Some(20e3), sources: Sources::Disk },
+        // About 10 and 5 us a message.
+        must: 0.1,
+        aim: 0.2,
+    },
 ];
+
+/// The header of the boards by a table, beside the code that reads it.
+const TABLE: Job = Job {
+    what: "528 B with GRO, one source: header by a table, messages a CPU s",
+    load: Load { bytes: 528, together: 64, rate: Some(400e3), sources: Sources::Table },
+    must: 0.97,
+    aim: 1.0,
+};
 
 /// The chain, with the load of the third row.
 const CHAIN: Job = Job {
     what: "528 B to streams, merge, groups, reader: messages a CPU s",
-    load: Load { bytes: 528, together: 64, rate: Some(400e3) },
+    load: Load { bytes: 528, together: 64, rate: Some(400e3), sources: Sources::Each },
     must: 0.7,
     aim: 0.9,
 };
@@ -108,6 +137,9 @@ pub(super) fn run(quick: bool, rounds: u32, tell: &mut dyn FnMut(&Figure)) -> Re
         tell(&figure);
         figures.push(figure);
     }
+    let figure = TABLE.table(&ours, ports, times, rounds)?;
+    tell(&figure);
+    figures.push(figure);
     let figure = CHAIN.chain(&ours, ports, times, rounds)?;
     tell(&figure);
     figures.push(figure);
@@ -127,7 +159,7 @@ impl Job {
             Ok(sample)
         };
         let limit = || {
-            let mut bare = Bare::start(self.load.bytes, self.load.together > 1, ports)?;
+            let mut bare = Bare::start(&self.load, ports)?;
             Ok(self.round(&mut bare, laps, seconds)?.0)
         };
         let (ours, limit) = alternate(rounds, ours, limit)?;
@@ -142,16 +174,41 @@ impl Job {
             name: format!("{ports} ports, {} / bare recvmmsg", self.what).into(),
             conditions: format!(
                 "rounds of {seconds} s after {laps} laps of the rings; a thread of this program sends {rate} of {} B and \
-                 a header of 64 B by loopback, {together} a call; `gro` {gro}; ours into memory streams of {RING_MIB} \
-                 MiB, pages recycled, CRC and index in, `drain` and pause of the bare program {} us, buffers of 8 MiB; \
-                 CPU of the receiving program; each account is what was sent: {lost} of {sent} lost in all rounds of \
-                 ours; before the data, {ports} idle ports take {idle:.2} % of a core",
+                 a header of 64 B by loopback, {together} a call; `gro` {gro}; ours into streams with {RING_MIB} MiB of \
+                 memory for each board, pages recycled, CRC and index in, the bare program into as much memory, `drain` \
+                 and pause of the bare program {} us, buffers of 8 MiB; CPU of the receiving program; each account is \
+                 what was sent: {lost} of {sent} lost in all rounds of ours; before the data, {ports} idle ports take \
+                 {idle:.2} % of a core",
                 self.load.bytes,
                 DRAIN.as_micros(),
             ),
             unit: if self.load.rate.is_some() { Unit::ThousandsPerCpu } else { Unit::Thousands },
             ours: Series { name: "beamport up", samples: ours },
             limits: vec![Series { name: "bare recvmmsg", samples: limit }],
+            must: thousandth(self.must),
+            aim: thousandth(self.aim),
+        })
+    }
+
+    /// The row of the table: the limit is the code that reads the same header.
+    fn table(&self, program: &Path, ports: usize, (laps, seconds): (u64, f64), rounds: u32) -> Result<Figure, Fault> {
+        let by_hand = Load { sources: Sources::One, ..self.load };
+        let round = |load: &Load| {
+            let mut up = Up::start(program, load, ports, "")?;
+            let (sample, truth) = self.round(&mut up, laps, seconds)?;
+            up.end(&truth)?;
+            Ok(sample)
+        };
+        let (ours, limit) = alternate(rounds, || round(&self.load), || round(&by_hand))?;
+        Ok(Figure {
+            name: format!("{ports} ports, {} / by code", self.what).into(),
+            conditions: "load, streams and rounds as in the row of this size; the table has the same fields; the code \
+                         checks a CRC-32C of header and payload, of which the stream takes the second, and the table \
+                         has none, so that the stream makes its own"
+                .into(),
+            unit: Unit::ThousandsPerCpu,
+            ours: Series { name: "beamport up, a table", samples: ours },
+            limits: vec![Series { name: "beamport up, framing `beamport`", samples: limit }],
             must: thousandth(self.must),
             aim: thousandth(self.aim),
         })
@@ -228,9 +285,17 @@ trait Taker {
     fn cpu_seconds(&self) -> Result<f64, Fault>;
 }
 
-/// Ports that are this process's.
+/// Ports of this process one behind the other: the same for all programs, which run one after the other.
 fn free_ports(count: usize) -> Result<Vec<u16>, Fault> {
-    (0..count).map(|_| free_port()).collect::<std::io::Result<_>>().map_err(wrong("no ports are free"))
+    static FIRST: OnceLock<u16> = OnceLock::new();
+    let first = match FIRST.get() {
+        Some(first) => *first,
+        None => {
+            let found = crate::ports::free_ports(PORTS as u16).map_err(wrong("no ports are free"))?;
+            *FIRST.get_or_init(|| found)
+        }
+    };
+    Ok((first..).take(count).collect())
 }
 
 /// Whether a program receives at the port. The kernel's table says so: a socket that tries the port would take it from
@@ -247,8 +312,37 @@ struct Up {
     folder: Folder,
     data: Data,
     ports: Vec<u16>,
+    streams: Vec<String>,
     readers: Vec<Reader>,
     is_ended: bool,
+}
+
+/// The source of all boards.
+const ARRAY: &str = "array";
+
+/// The section of one source of many ports.
+fn one(load: &Load, first: u16, last: u16) -> String {
+    let count = usize::from(last - first) + 1;
+    let origins = format!("d{{000..{:03}}}", count - 1);
+    let level = if load.sources == Sources::Disk { "disk\"\nretain = \"1 GiB" } else { "memory" };
+    let framing = match load.sources {
+        Sources::Table => "",
+        _ => "framing = \"beamport\"\n",
+    };
+    // The fields of `wire::datagram::Header`.
+    let table = match load.sources {
+        Sources::Table => {
+            "\n[source.array.framing]\nheader = 64\nconstants = { \"u32be at 0\" = 0x42505254, \"u16 at 6\" = 1 }\n\
+             number = \"u64 at 24\"\ntime = \"u64 at 16\"\nstream = \"u16 at 10\"\n"
+        }
+        _ => "",
+    };
+    format!(
+        "\n[source.{ARRAY}]\nkind = \"udp\"\nlisten = \"127.0.0.1:{{{first}..{last}}}\"\norigins = [\"{origins}\"]\n\
+         {framing}gro = {}\nlevel = \"{level}\"\nlive = \"{} MiB\"\n{table}",
+        load.together > 1,
+        RING_MIB * count as u64,
+    )
 }
 
 /// Name of the source of a board.
@@ -259,16 +353,22 @@ fn name(board: usize) -> String {
 impl Up {
     /// `stages`: sections behind those of the boards.
     fn start(program: &Path, load: &Load, ports: usize, stages: &str) -> Result<Self, Fault> {
-        let (folder, ports) = (Folder::in_memory()?, free_ports(ports)?);
+        let is_one = load.sources != Sources::Each;
+        let folder = if load.sources == Sources::Disk { Folder::on_disk()? } else { Folder::in_memory()? };
+        let ports = free_ports(ports)?;
         let path = |name: &str| folder.path().join(name);
         let mut text = String::from("instrument = \"bench\"\ndata = \"data\"\n");
-        for (board, port) in ports.iter().enumerate() {
-            text += &format!(
-                "\n[source.{}]\nkind = \"udp\"\nlisten = \"127.0.0.1:{port}\"\nframing = \"beamport\"\ngro = {}\n\
-                 level = \"memory\"\nlive = \"{RING_MIB} MiB\"\n",
-                name(board),
-                load.together > 1
-            );
+        if let (true, [first, .., last]) = (is_one, ports.as_slice()) {
+            text += &one(load, *first, *last);
+        } else {
+            for (board, port) in ports.iter().enumerate() {
+                text += &format!(
+                    "\n[source.{}]\nkind = \"udp\"\nlisten = \"127.0.0.1:{port}\"\nframing = \"beamport\"\ngro = {}\n\
+                     level = \"memory\"\nlive = \"{RING_MIB} MiB\"\n",
+                    name(board),
+                    load.together > 1
+                );
+            }
         }
         text += stages;
         std::fs::write(path("bench.toml"), text).map_err(wrong("the instrument file cannot be written"))?;
@@ -277,12 +377,14 @@ impl Up {
         command.arg("up").arg(path("bench.toml")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let child = command.spawn().map_err(wrong("beamport does not start"))?;
         let data = Data::on_disk(path("data"));
-        let mut up = Self { child, folder, data, ports, readers: Vec::new(), is_ended: false };
+        let streams: Vec<String> = if is_one { vec![ARRAY.into()] } else { (0..ports.len()).map(name).collect() };
+        let mut up = Self { child, folder, data, ports, streams, readers: Vec::new(), is_ended: false };
         let begin = Instant::now();
-        // A source has its port before it has an origin.
-        while up.readers.len() < up.ports.len() {
-            let (board, port) = (up.readers.len(), up.ports[up.readers.len()]);
-            match up.data.reader_early(&name(board)) {
+        // A source has its port before it has an origin; of several the last one last.
+        while up.readers.len() < up.streams.len() {
+            let at = if is_one { up.ports.len() - 1 } else { up.readers.len() };
+            let (stream, port) = (&up.streams[up.readers.len()], up.ports[at]);
+            match up.data.reader_early(stream) {
                 Ok(reader) if is_open(port)? => up.readers.push(reader),
                 _ if begin.elapsed() > PATIENCE => return Err(up.fault("does not open its ports", port)),
                 _ => {
@@ -332,14 +434,18 @@ impl Up {
         stop(&mut self.child)?;
         self.is_ended = true;
         let mut lost = 0;
+        let mut accounts = Vec::new();
+        for stream in &self.streams {
+            accounts.extend(ledger::entries(&self.data, stream)?.0);
+        }
         for (board, sent) in truth.iter().enumerate() {
-            let (accounts, _) = ledger::entries(&self.data, &name(board))?;
-            let is_right = matches!(&accounts[..], [one] if one.sent == *sent && one.closed
+            let of: Vec<_> = accounts.iter().filter(|account| account.origin == name(board)).collect();
+            let is_right = matches!(&of[..], [one] if one.sent == *sent && one.closed
                 && !one.lost.contains_key("unexplained"));
             if !is_right {
-                return Err(self.fault("has a wrong account", format!("{sent} were sent: {accounts:?}")));
+                return Err(self.fault("has a wrong account", format!("{sent} were sent: {of:?}")));
             }
-            lost += accounts[0].lost.values().sum::<u64>();
+            lost += of[0].lost.values().sum::<u64>();
         }
         Ok(lost)
     }

@@ -66,7 +66,7 @@ fn header(kind: Type, sequence: u64, payload_bytes: u32, payload_crc: u32) -> He
 }
 
 fn send(load: Load, ports: &[u16], stop: &AtomicBool) -> Result<Vec<u64>> {
-    let Load { bytes, together, rate } = load;
+    let Load { bytes, together, rate, .. } = load;
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     if together > 1 {
         let size = (bytes + wire::limits::HEADER_BYTES) as libc::c_int;

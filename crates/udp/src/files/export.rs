@@ -5,15 +5,32 @@ use crate::framing::geb;
 use crate::framing::hadaq::SubEvent;
 use crate::limits::{BLOCK_BYTES_MAX, HADAQ_ALIGN, HLD_DATA, HLD_HEADER, HLD_START, HLD_STOP};
 use flow::Fault;
+use flow::edge::{ExportFile, ExportKind};
 use std::io::Write;
 use store::Message;
+
+/// Files of units of GRETINA and GRETA.
+pub static GEB: ExportKind = ExportKind {
+    name: "geb",
+    about: "messages of framing `geb`",
+    blocks: "units",
+    begin: |out, run| Ok(Box::new(Export::new(Format::Geb, out, run)?)),
+};
+
+/// Files of events of HADES.
+pub static HLD: ExportKind = ExportKind {
+    name: "hld",
+    about: "messages of framing `hadaq`",
+    blocks: "events",
+    begin: |out, run| Ok(Box::new(Export::new(Format::Hld, out, run)?)),
+};
 
 /// A file of units that is being written.
 ///
 /// Of format `hld`, messages one behind the other that have the same number and tag of a trigger, and come from
 /// different hubs, are one event.
 #[derive(Debug)]
-pub struct Export<W: Write> {
+struct Export<W: Write> {
     format: Format,
     out: W,
     /// Start and stop of the run, ns since 1970 UTC.
@@ -39,7 +56,7 @@ struct Event {
 
 impl<W: Write> Export<W> {
     /// Begins a file. `run`: its start and stop, ns since 1970 UTC.
-    pub fn new(format: Format, out: W, run: (i64, i64)) -> Result<Self, Fault> {
+    fn new(format: Format, out: W, run: (i64, i64)) -> Result<Self, Fault> {
         let mut export = Self { format, out, run, event: Event::default(), messages: 0, blocks: 0, bytes: 0 };
         if format == Format::Hld {
             export.put(&hld::header(HLD_HEADER, HLD_START, 0, run.0, run.0))?;
@@ -47,8 +64,32 @@ impl<W: Write> Export<W> {
         Ok(export)
     }
 
-    /// Appends a message. `time`: its source time, ns since 1970 UTC.
-    pub fn push(&mut self, message: &Message<'_>, time: i64) -> Result<(), Fault> {
+    /// Writes the event at hand, if there is one.
+    fn end_event(&mut self) -> Result<(), Fault> {
+        if self.event.hubs.is_empty() {
+            return Ok(());
+        }
+        self.blocks += 1;
+        let event = std::mem::take(&mut self.event);
+        let size = HLD_HEADER + event.bytes.len();
+        let id = HLD_DATA | event.kind;
+        self.put(&hld::header(size, id, self.blocks as u32, event.time, self.run.0))?;
+        self.put(&event.bytes)?;
+        // Its memory is used again.
+        self.event = Event { bytes: event.bytes, hubs: event.hubs, ..Event::default() };
+        self.event.bytes.clear();
+        self.event.hubs.clear();
+        Ok(())
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+        self.bytes += bytes.len() as u64;
+        self.out.write_all(bytes).map_err(|e| Fault::io("cannot write the file", &e))
+    }
+}
+
+impl<W: Write> ExportFile for Export<W> {
+    fn push(&mut self, message: &Message<'_>, time: i64) -> Result<(), Fault> {
         let schema = message.entry.schema;
         let wrong = |cause: String| {
             let hint = "geb takes messages of framing `geb`, hld those of framing `hadaq`";
@@ -84,8 +125,7 @@ impl<W: Write> Export<W> {
         Ok(())
     }
 
-    /// Ends the file: messages, units or events, and bytes.
-    pub fn end(mut self) -> Result<(u64, u64, u64), Fault> {
+    fn end(mut self: Box<Self>) -> Result<(u64, u64, u64), Fault> {
         self.end_event()?;
         if self.format == Format::Hld {
             let (start, stop) = self.run;
@@ -93,28 +133,5 @@ impl<W: Write> Export<W> {
         }
         self.out.flush().map_err(|e| Fault::io("cannot write the file", &e))?;
         Ok((self.messages, self.blocks, self.bytes))
-    }
-
-    /// Writes the event at hand, if there is one.
-    fn end_event(&mut self) -> Result<(), Fault> {
-        if self.event.hubs.is_empty() {
-            return Ok(());
-        }
-        self.blocks += 1;
-        let event = std::mem::take(&mut self.event);
-        let size = HLD_HEADER + event.bytes.len();
-        let id = HLD_DATA | event.kind;
-        self.put(&hld::header(size, id, self.blocks as u32, event.time, self.run.0))?;
-        self.put(&event.bytes)?;
-        // Its memory is used again.
-        self.event = Event { bytes: event.bytes, hubs: event.hubs, ..Event::default() };
-        self.event.bytes.clear();
-        self.event.hubs.clear();
-        Ok(())
-    }
-
-    fn put(&mut self, bytes: &[u8]) -> Result<(), Fault> {
-        self.bytes += bytes.len() as u64;
-        self.out.write_all(bytes).map_err(|e| Fault::io("cannot write the file", &e))
     }
 }

@@ -8,7 +8,7 @@ mod export;
 mod hld;
 mod source;
 
-pub use export::Export;
+pub use export::{GEB, HLD};
 pub use source::FILE;
 
 use crate::framing::{Stamp, geb, hadaq};
@@ -24,7 +24,7 @@ use store::SchemaId;
 
 /// A format of files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Format {
+pub(crate) enum Format {
     /// Units of GRETINA and GRETA.
     #[default]
     Geb,
@@ -37,13 +37,6 @@ impl Word for Format {
 }
 
 impl Format {
-    /// The format of a file, by the end of its name.
-    #[must_use]
-    pub fn of(path: &Path) -> Option<Self> {
-        let end = path.extension()?;
-        Self::ALL.iter().find(|(word, _)| end == *word).map(|(_, format)| *format)
-    }
-
     /// Schema id of the messages.
     pub(crate) fn schema(self) -> SchemaId {
         match self {

@@ -117,16 +117,18 @@ impl Field {
     #[inline]
     pub(super) fn of(&self, unit: &[u8]) -> Option<u64> {
         let range = self.range(unit.len())?;
-        let place = range.start;
+        // Of eight bytes at once where there are so many: one look at the length, and no loop over bytes.
+        if let Some(eight) = unit.get(range.start..).and_then(|rest| rest.first_chunk()) {
+            let word = match self.is_big {
+                true => u64::from_be_bytes(*eight) >> (64 - 8 * self.bytes as u32 + self.low),
+                false => u64::from_le_bytes(*eight) >> self.low,
+            };
+            return Some(word & self.mask());
+        }
         let bytes = unit.get(range)?;
-        // Of eight bytes at once where there are so many: no loop over bytes.
-        let word = match (unit.get(place..place + 8), self.is_big) {
-            (Some(eight), false) => {
-                u64::from_le_bytes(eight.try_into().unwrap_or_default()) & (u64::MAX >> (64 - 8 * self.bytes))
-            }
-            (Some(eight), true) => u64::from_be_bytes(eight.try_into().unwrap_or_default()) >> (64 - 8 * self.bytes),
-            (None, false) => bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
-            (None, true) => bytes.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+        let word = match self.is_big {
+            true => bytes.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+            false => bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
         };
         Some(word >> self.low & self.mask())
     }
