@@ -6,6 +6,7 @@
 //! Failure behaviour: retired, damaged or missing entries become counts and gaps exactly once: unscanned ones when the
 //! scan meets them, waiting ones when their slice is taken.
 
+use super::WRITER_LOOK;
 use super::number::{Course, Numbers};
 use super::plan::Share;
 use crate::data::{Data, stream_fault};
@@ -77,6 +78,8 @@ pub(super) struct Input {
     /// Takes: it stands where the slice is, so that neither maps segments for the other. What it takes was proven when
     /// it was looked at, and is proven again when it is pushed.
     back: Reader,
+    /// When it looked for a writer that started anew, ns of `Media::clock`.
+    looked: i64,
     blocks: VecDeque<Block>,
     /// How its numbers went, where they count.
     pub(super) course: Course,
@@ -125,6 +128,7 @@ impl Input {
             wait,
             reader,
             back,
+            looked: i64::MIN,
             blocks: VecDeque::new(),
             course,
             newest: i64::MIN,
@@ -281,6 +285,18 @@ impl Input {
         }
         reach = reach.saturating_sub(self.wait);
         if at_end { reach.max(passed.min(time.saturating_sub(self.wait))) } else { reach }
+    }
+
+    /// Looks for a writer that started anew, where all of the one before has been seen: a stream that was closed in order
+    /// has another live place then.
+    pub(super) fn look_for_writer(&mut self, clock: i64) -> Result<(), Fault> {
+        if !self.has_seen_all() || clock.saturating_sub(self.looked) < WRITER_LOOK {
+            return Ok(());
+        }
+        self.looked = clock;
+        let fault = |e| stream_fault(&self.account.stream, e);
+        self.reader.reattach().map_err(fault)?;
+        self.back.reattach().map_err(fault)
     }
 
     /// Looks at the next entries, at most `most`. False if there are none.

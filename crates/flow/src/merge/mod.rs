@@ -49,6 +49,8 @@ const STRAYS_PAUSE: i64 = 100_000_000;
 const GAPS_MAX: usize = 1000;
 /// Messages that are pushed between two looks at the room.
 const PUSH: usize = 1 << 17;
+/// Interval between two looks for a writer of an input that started anew, ns: each reads a header.
+const WRITER_LOOK: i64 = 1_000_000_000;
 /// Moments of which it is known what had come: four times what an ordinary wait needs. While a slot holds something, no
 /// more are added.
 const SEEN_MAX: usize = 4096;
@@ -287,6 +289,7 @@ impl Merge {
             // What an input has begun is known later than what it shows: it goes with the keys of the look before.
             self.remember(clock, upstream);
         }
+        self.inputs.iter_mut().try_for_each(|input| input.look_for_writer(clock))?;
         let more = self.read_inputs()?;
         if matches!(self.by, By::Time(_)) {
             self.remember(clock, &[]);
