@@ -50,7 +50,7 @@ const GAPS_MAX: usize = 1000;
 /// Messages that are pushed between two looks at the room.
 const PUSH: usize = 1 << 17;
 /// Interval between two looks for a writer of an input that started anew, ns: each reads a header.
-const WRITER_LOOK: i64 = 1_000_000_000;
+const WRITER_LOOK: i64 = 20_000_000;
 /// Moments of which it is known what had come: four times what an ordinary wait needs. While a slot holds something, no
 /// more are added.
 const SEEN_MAX: usize = 4096;
@@ -176,6 +176,8 @@ pub struct Merge {
     block: u64,
     cuts: Cuts,
     inputs: Vec<Input>,
+    /// The input whose writer was looked for last.
+    looked_at: usize,
     /// Inputs in the output and aside, those of now first.
     places: Vec<(Parent, Parent)>,
     /// Where those that are inputs no more are not needed any more.
@@ -242,6 +244,7 @@ impl Merge {
             cuts: Cuts::default(),
             book,
             inputs: open,
+            looked_at: 0,
             places,
             from: i64::MIN,
             frontier: i64::MIN,
@@ -289,7 +292,9 @@ impl Merge {
             // What an input has begun is known later than what it shows: it goes with the keys of the look before.
             self.remember(clock, upstream);
         }
-        self.inputs.iter_mut().try_for_each(|input| input.look_for_writer(clock))?;
+        // One a step: that of many inputs costs nothing.
+        self.looked_at = (self.looked_at + 1) % self.inputs.len().max(1);
+        self.inputs.get_mut(self.looked_at).map_or(Ok(()), |input| input.look_for_writer(clock))?;
         let more = self.read_inputs()?;
         if matches!(self.by, By::Time(_)) {
             self.remember(clock, &[]);
