@@ -110,3 +110,6 @@ pub(crate) const PAGE_AGAIN: Duration = Duration::from_secs(1);
 
 /// Letters of the name that a client of the control socket gives itself: it stands in the record of its command.
 pub(crate) const FROM_CHARS_MAX: usize = 64;
+
+/// Messages of a stream that another process fills which are not safe for so long are those of a process that has died.
+pub(crate) const APPENDED_PATIENCE: Duration = Duration::from_secs(1);

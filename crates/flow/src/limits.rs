@@ -138,3 +138,6 @@ pub(crate) const CLOCK_SET: i64 = 100_000_000;
 
 /// Pause between two looks at a stream in which the first member of a run is awaited, ns: each opens the stream.
 pub(crate) const FOLLOW_PAUSE: i64 = 1_000_000_000;
+
+/// Interval between two looks for a writer of an input that started anew, ns: each reads a header.
+pub(crate) const WRITER_LOOK: i64 = 20_000_000;

@@ -328,11 +328,11 @@ impl Plan {
     }
 }
 
-/// Where a source listens, and the origins of what comes there.
-fn addresses(name: &str, section: &mut Section<'_>) -> Vec<Address> {
+/// The line of `listen`, where a source listens, and the origins of what comes there.
+fn addresses(name: &str, section: &mut Section<'_>) -> (Origin, Vec<Address>) {
     let listen: Option<Setting<String>> = section.get(&LISTEN);
     let origins: Option<Setting<Vec<String>>> = section.get(&ORIGINS);
-    let Some(listen) = listen else { return Vec::new() };
+    let Some(listen) = listen else { return (Origin::Default, Vec::new()) };
     let texts = settings::expanded(&listen.value, PORTS_MAX).unwrap_or_else(|refused| {
         section.refuse(&LISTEN, refused);
         Vec::new()
@@ -341,7 +341,7 @@ fn addresses(name: &str, section: &mut Section<'_>) -> Vec<Address> {
     if parsed.iter().any(|at| at.is_none_or(|at: SocketAddr| at.port() == 0)) {
         let hint = "write it like `\"127.0.0.1:9001\"`, `\"0.0.0.0:9001\"` or `\"0.0.0.0:{9001..9120}\"`";
         section.refuse(&LISTEN, Refused::new("it is not an IP address with a port", hint));
-        return Vec::new();
+        return (listen.origin, Vec::new());
     }
     let ports: Vec<SocketAddr> = parsed.into_iter().flatten().collect();
     let names = match origins {
@@ -352,7 +352,7 @@ fn addresses(name: &str, section: &mut Section<'_>) -> Vec<Address> {
         None if ports.len() == 1 => vec![name.to_owned()],
         None => ports.iter().map(|at| format!("{name}.{}", at.port())).collect(),
     };
-    ports.into_iter().zip(names).map(|(at, origin)| Address { at, origin }).collect()
+    (listen.origin, ports.into_iter().zip(names).map(|(at, origin)| Address { at, origin }).collect())
 }
 
 /// The names of a list with ranges, of which there are to be `count`.
@@ -437,8 +437,7 @@ fn networks(section: &mut Section<'_>) -> Vec<Network> {
 
 /// Reads a section. `own`: framings that the program adds to those of beamport.
 pub fn read(name: &str, section: &mut Section<'_>, own: &[&'static FramingKind]) -> Option<Arc<dyn SourcePlan>> {
-    let listen_at = section.get::<String>(&LISTEN).map_or(Origin::Default, |listen| listen.origin);
-    let ports = addresses(name, section);
+    let (listen_at, ports) = addresses(name, section);
     let require = section.word(&REQUIRE, &[("all", true), ("any", false)]);
     let schema = schema(section);
     let tick: Option<Setting<Duration>> = section.get(&TICK);

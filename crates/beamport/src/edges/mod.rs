@@ -1,5 +1,5 @@
-//! The kinds of sources and sinks, the ready-made workers, the formats of exported files, and the commands of edges that
-//! this program knows: the one list of them.
+//! The kinds of sources and sinks, the ready-made workers, the formats of exported files, and the commands of edges
+//! that this program knows: the one list of them.
 
 mod appended;
 mod files;

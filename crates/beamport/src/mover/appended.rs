@@ -1,22 +1,20 @@
-//! The thread of a source whose stream another process fills: it makes the stream where it is missing, and says how far it
-//! goes.
+//! The thread of a source whose stream another process fills: it makes the stream where it is missing, and says how
+//! far it goes.
 //!
 //! What was appended up to now is there: a merge waits for later messages by its `wait`, a run by its `settle`.
 //!
-//! Failure behaviour: the process that fills the stream may end and begin again at any time. If none has appended anything
-//! since the start, the report says so.
+//! Failure behaviour: the process that fills the stream may end and begin again at any time. If none has appended
+//! anything since the start, the report says so.
 
 use super::sources;
 use super::stage::{NAP, StageHandle, StageThread, What};
 use crate::file::SourceSection;
+use crate::limits::APPENDED_PATIENCE;
 use flow::{Data, Fault, StreamView, stream_fault};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use store::{Header, Level};
-
-/// Messages that are not safe for so long are those of a process that has died.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Starts the thread of a section in a data folder.
 pub(super) fn start(data: &Data, section: &SourceSection, stop: &Arc<AtomicBool>) -> Result<StageThread, Fault> {
@@ -52,10 +50,10 @@ fn run(data: &Data, section: &SourceSection, stop: &AtomicBool, handle: &StageHa
             Some((count, since)) if count == bounds.count => Some((count, since)),
             _ => Some((bounds.count, Instant::now())),
         };
-        if unsafe_to.is_some_and(|(_, since)| since.elapsed() >= PATIENCE) {
+        if unsafe_to.is_some_and(|(_, since)| since.elapsed() >= APPENDED_PATIENCE) {
             // Who appended them has died: they become safe by the next who opens the stream, if nobody writes it.
             if let Ok(mut writer) = data.writer(name, &sources::options(section).stream) {
-                let _ = writer.wait(bounds.count, Level::Disk, PATIENCE);
+                let _ = writer.wait(bounds.count, Level::Disk, APPENDED_PATIENCE);
             }
             unsafe_to = None;
         }

@@ -1,5 +1,5 @@
-//! The limit: a thread that takes datagrams from the sockets with `recvmmsg` into a ring of as much memory as the streams
-//! have, and does nothing with them.
+//! The limit: a thread that takes datagrams from the sockets with `recvmmsg` into a ring of as much memory as the
+//! streams have, and does nothing with them.
 
 use super::super::place::wrong;
 use super::{BUFFER, DRAIN, Load, RING_MIB, Taker, free_ports};
@@ -98,13 +98,8 @@ fn open(port: u16, gro: bool) -> Result<UdpSocket> {
     Ok(socket)
 }
 
-/// `size`: bytes of a datagram; `together`: how many come as one; `ring`: bytes of memory that they are stored in.
-fn take(
-    sockets: &[UdpSocket],
-    (size, together, gro): (usize, usize, bool),
-    ring: usize,
-    shared: &Shared,
-) -> Result<()> {
+/// An epoll that says which of the sockets have something.
+fn polled(sockets: &[UdpSocket]) -> Result<OwnedFd> {
     // SAFETY: the call takes no pointer.
     let epoll = match unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) } {
         -1 => return Err(Error::last_os_error()),
@@ -118,6 +113,17 @@ fn take(
             return Err(Error::last_os_error());
         }
     }
+    Ok(epoll)
+}
+
+/// `size`: bytes of a datagram; `together`: how many come as one; `ring`: bytes of memory that they are stored in.
+fn take(
+    sockets: &[UdpSocket],
+    (size, together, gro): (usize, usize, bool),
+    ring: usize,
+    shared: &Shared,
+) -> Result<()> {
+    let epoll = polled(sockets)?;
     let place = (size * together).min(DATAGRAM_BYTES);
     // One datagram more than there is room for at its end; its pages are there from the beginning.
     let mut bytes = vec![1_u8; ring + BATCH * DATAGRAM_BYTES];

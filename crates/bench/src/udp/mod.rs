@@ -1,6 +1,6 @@
 //! `beamport-bench udp`: datagrams of 120 boards into streams by `beamport up`, beside a bare program that takes the
-//! same datagrams from sockets of the same options with `recvmmsg` into a ring of as much memory as the streams have, one
-//! after the other, with a sender of the same pace.
+//! same datagrams from sockets of the same options with `recvmmsg` into a ring of as much memory as the streams have,
+//! one after the other, with a sender of the same pace.
 //!
 //! Processor time is that of the receiving program alone: on two cores the sender sets the pace. After each round of
 //! ours the account of each stream must be what the sender sent, or the measurement fails.
@@ -174,10 +174,10 @@ impl Job {
             name: format!("{ports} ports, {} / bare recvmmsg", self.what).into(),
             conditions: format!(
                 "rounds of {seconds} s after {laps} laps of the rings; a thread of this program sends {rate} of {} B and \
-                 a header of 64 B by loopback, {together} a call; `gro` {gro}; ours into streams with {RING_MIB} MiB of \
-                 memory for each board, pages recycled, CRC and index in, the bare program into as much memory, `drain` \
-                 and pause of the bare program {} us, buffers of 8 MiB; CPU of the receiving program; each account is \
-                 what was sent: {lost} of {sent} lost in all rounds of ours; before the data, {ports} idle ports take \
+                 a header of 64 B by loopback, {together} a call; `gro` {gro}; ours into streams with {RING_MIB} MiB \
+                 of memory for each board, pages recycled, CRC and index in, the bare program into as much memory, \
+                 `drain` and pause of the bare program {} us, buffers of 8 MiB; CPU of the receiving program; \
+                 each account is what was sent: {lost} of {sent} lost in all rounds of ours; before the data, {ports} idle ports take \
                  {idle:.2} % of a core",
                 self.load.bytes,
                 DRAIN.as_micros(),

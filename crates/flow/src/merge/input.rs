@@ -6,10 +6,10 @@
 //! Failure behaviour: retired, damaged or missing entries become counts and gaps exactly once: unscanned ones when the
 //! scan meets them, waiting ones when their slice is taken.
 
-use super::WRITER_LOOK;
 use super::number::{Course, Numbers};
 use super::plan::Share;
 use crate::data::{Data, stream_fault};
+use crate::limits::WRITER_LOOK;
 use crate::records::{Gap, Input as Account, reason_of};
 use crate::{Fault, UpstreamState};
 use std::collections::VecDeque;
@@ -287,8 +287,8 @@ impl Input {
         if at_end { reach.max(passed.min(time.saturating_sub(self.wait))) } else { reach }
     }
 
-    /// Looks for a writer that started anew, where all of the one before has been seen: a stream that was closed in order
-    /// has another live place then.
+    /// Looks for a writer that started anew, where all of the one before has been seen: a stream that was closed in
+    /// order has another live place then.
     pub(super) fn look_for_writer(&mut self, clock: i64) -> Result<(), Fault> {
         if !self.has_seen_all() || clock.saturating_sub(self.looked) < WRITER_LOOK {
             return Ok(());

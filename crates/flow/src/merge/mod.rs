@@ -49,8 +49,6 @@ const STRAYS_PAUSE: i64 = 100_000_000;
 const GAPS_MAX: usize = 1000;
 /// Messages that are pushed between two looks at the room.
 const PUSH: usize = 1 << 17;
-/// Interval between two looks for a writer of an input that started anew, ns: each reads a header.
-const WRITER_LOOK: i64 = 20_000_000;
 /// Moments of which it is known what had come: four times what an ordinary wait needs. While a slot holds something, no
 /// more are added.
 const SEEN_MAX: usize = 4096;

@@ -29,7 +29,7 @@ use crate::book::{Book, Keeps, newest_commit};
 use crate::commits::commits_of;
 use crate::cuts::Cuts;
 use crate::data::{Data, stream_fault, tasks_of, unwritten};
-use crate::limits::{BOOK_HISTORY_BYTES, SLOTS_MAX};
+use crate::limits::{BOOK_HISTORY_BYTES, SLOTS_MAX, WRITER_LOOK};
 use crate::merge::UpstreamState;
 use crate::records::{Commit, Gap, Input};
 use crate::runs::StreamView;
@@ -58,8 +58,6 @@ const ENTRIES: usize = 1024;
 const OVERDUE_LOOK: i64 = 50_000_000;
 /// How long a slot may take to reach its first task, beyond the time for a message, ns: imports of large libraries.
 const START_MAX: i64 = 120_000_000_000;
-/// Interval between two checks for a restarted writer, ns.
-const WRITER_LOOK: i64 = 20_000_000;
 
 /// Who gets a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
