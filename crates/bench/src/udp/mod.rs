@@ -177,8 +177,8 @@ impl Job {
                  a header of 64 B by loopback, {together} a call; `gro` {gro}; ours into streams with {RING_MIB} MiB \
                  of memory for each board, pages recycled, CRC and index in, the bare program into as much memory, \
                  `drain` and pause of the bare program {} us, buffers of 8 MiB; CPU of the receiving program; \
-                 each account is what was sent: {lost} of {sent} lost in all rounds of ours; before the data, {ports} idle ports take \
-                 {idle:.2} % of a core",
+                 each account is what was sent: {lost} of {sent} lost in all rounds of ours; before the data, {ports} \
+                 idle ports take {idle:.2} % of a core",
                 self.load.bytes,
                 DRAIN.as_micros(),
             ),
