@@ -26,7 +26,7 @@ pub fn free_port() -> Result<u16> {
     free_ports(1)
 }
 
-/// The first of so many ports one behind the other.
+/// The first of `many` consecutive ports.
 ///
 /// # Errors
 /// As of [`free_port`].

@@ -91,7 +91,8 @@ impl Counter {
 /// A port that listens.
 pub(crate) struct Port {
     address: Address,
-    /// How faults name it.
+    /// Name of the source, and how faults name the port.
+    source: String,
     title: String,
     socket: UdpSocket,
     counter: Counter,
@@ -123,6 +124,7 @@ impl Port {
             _ => format!("port {} of source `{}`", address.at.port(), plan.name),
         };
         let port = Self {
+            source: plan.name.clone(),
             title,
             counter: Counter { known: socket::drops(&socket).map_err(cannot)? },
             address: address.clone(),
@@ -235,7 +237,8 @@ impl Port {
         let counts = &self.books.first()?.counts;
         let words: Vec<String> = counts.iter().map(|(word, n)| format!("{n} {word}")).collect();
         let what = format!("{} has refused the last {} datagrams", self.title, self.deaf.datagrams);
-        let hint = "check `framing` and who sends; `beamport cat SOURCE.aside --json` shows some of them";
+        let hint =
+            format!("check `framing` and who sends; `beamport cat {}.aside --json` shows some of them", self.source);
         Some(Fault::new(what, format!("so far {}", words.join(", "))).hint(hint))
     }
 

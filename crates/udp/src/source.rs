@@ -239,7 +239,7 @@ impl Open {
         waiting.retain(|at| ports.get(*at).is_some_and(|port| port.missing().is_some()));
         if !(0..IDLE_PAUSE).contains(&now.saturating_sub(self.fill.1)) {
             self.fill = (out.fill(), now);
-            // Who has the port may have given it up.
+            // The program that had the port may have closed it.
             for (address, _) in std::mem::take(&mut self.closed) {
                 if let Err(fault) = self.listen(plan, &address, now) {
                     self.closed.push((address, fault));

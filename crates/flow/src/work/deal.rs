@@ -62,8 +62,9 @@ impl Work {
     /// commit, or none.
     fn pass_time(&mut self) -> Result<bool, Fault> {
         let is_free = self.pieces.is_empty() && self.pending.is_empty() && !self.holds && self.has_room();
-        let due = self.sources.iter().position(|source| is_free && source.due_time().is_some());
-        let Some((input, time)) = due.and_then(|at| Some((at, self.sources[at].due_time()?))) else { return Ok(false) };
+        let mut due = self.sources.iter().enumerate().filter(|_| is_free);
+        let due = due.find_map(|(at, source)| Some((at, source.due_time()?)));
+        let Some((input, time)) = due else { return Ok(false) };
         let at = self.sources[input].committed;
         self.sources[input].passed = Some((at, time));
         let id = self.add_piece(input, at, at);

@@ -5,7 +5,7 @@
 //! ticks of 88.0525 MHz), number (u32), and in version 1 two bytes more. Each output queue numbers its datagrams.
 //! Source of the format: the event formation unit of ESS, `common/readout/ess/Parser.h`.
 
-use super::{Cut, Framing, Number, Read, Stamp, damaged, foreign, nearest};
+use super::{Cut, Framing, Number, Read, Stamp, damaged, foreign};
 use crate::limits::{ESS_HEADERS, ESS_QUEUES, ESS_TICKS, ESS_WRAP as WRAP};
 use crate::numbers::Counter;
 use store::{SchemaId, crc32c};
@@ -70,10 +70,6 @@ impl Framing for Ess {
 
     fn counter(&self) -> Counter {
         Counter { wrap: Some(WRAP), is_checked: false }
-    }
-
-    fn number(&self, last: Option<u64>, shown: u64) -> Option<u64> {
-        last.map_or(Some(shown), |last| nearest(last, shown, WRAP))
     }
 }
 

@@ -33,6 +33,12 @@ impl Pending<'_> {
     pub fn is_empty(&self) -> bool {
         self.times.is_empty()
     }
+
+    /// The oldest source time, ns since 1970 UTC; `i64::MAX` of none.
+    #[must_use]
+    pub fn oldest(&self) -> i64 {
+        self.times.iter().min().copied().unwrap_or(i64::MAX)
+    }
 }
 
 /// Groups that a finder says are closed, in their order.
@@ -114,7 +120,7 @@ pub trait Finder: Send {
 
     /// What of the pending waits to be in a group, and when [`Finder::pass_time`] closes one.
     fn waiting(&self, pending: Pending<'_>) -> Waiting {
-        let oldest = pending.times.iter().min().copied().unwrap_or(i64::MAX);
+        let oldest = pending.oldest();
         Waiting { messages: pending.len() as u64, oldest, due: i64::MAX }
     }
 

@@ -141,7 +141,7 @@ impl Finder for Peak {
 
     fn waiting(&self, pending: Pending<'_>) -> Waiting {
         let due = self.at(self.open).map_or(i64::MAX, |seen| seen.time.saturating_add(self.window));
-        let oldest = pending.times.iter().min().copied().unwrap_or(i64::MAX);
+        let oldest = pending.oldest();
         Waiting { messages: pending.len() as u64, oldest, due }
     }
 

@@ -42,7 +42,7 @@ impl Finder for Gap {
     fn waiting(&self, pending: Pending<'_>) -> Waiting {
         let (first, newest) = (pending.times.first().copied().unwrap_or(i64::MAX), self.newest);
         let ends = newest.saturating_add(self.gap).min(first.saturating_add(self.longest));
-        let oldest = pending.times.iter().min().copied().unwrap_or(i64::MAX);
+        let oldest = pending.oldest();
         Waiting { messages: pending.len() as u64, oldest, due: ends.saturating_add(1) }
     }
 }
@@ -93,7 +93,7 @@ impl Finder for Window {
             true => first.div_euclid(self.window).saturating_add(1).saturating_mul(self.window),
             false => first.saturating_add(self.window),
         };
-        let oldest = pending.times.iter().min().copied().unwrap_or(i64::MAX);
+        let oldest = pending.oldest();
         Waiting { messages: pending.len() as u64, oldest, due }
     }
 }

@@ -77,7 +77,7 @@ impl fmt::Display for Field {
 }
 
 impl Field {
-    /// A little-endian number of so many bytes, 1 to 8, from byte `at` on.
+    /// A little-endian number of `bytes` bytes, 1 to 8, that begins at byte `at`.
     pub(super) fn new(at: usize, bytes: usize) -> Self {
         let bits = 8 * bytes as u32;
         let text = format!("u{bits} at {at}");
@@ -117,7 +117,7 @@ impl Field {
     #[inline]
     pub(super) fn of(&self, unit: &[u8]) -> Option<u64> {
         let range = self.range(unit.len())?;
-        // Of eight bytes at once where there are so many: one look at the length, and no loop over bytes.
+        // One load and one bounds check, where the unit has eight bytes from here on.
         if let Some(eight) = unit.get(range.start..).and_then(|rest| rest.first_chunk()) {
             let word = match self.is_big {
                 true => u64::from_be_bytes(*eight) >> (64 - 8 * self.bytes as u32 + self.low),

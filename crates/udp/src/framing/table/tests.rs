@@ -135,7 +135,7 @@ fn a_datagram_has_several_units_by_their_length_and_padding() {
     let (read, cuts) = cut(&mut by(&keys, false), &bytes);
     let parts: Vec<_> = cuts.iter().map(|cut| bytes[cut.payload.clone()].to_vec()).collect();
     assert_eq!((read, parts), (Read::Whole, vec![b"abc".to_vec(), Vec::new(), b"x".to_vec()]));
-    // A length that is none, and one of nothing that would never end.
+    // Lengths that no unit has; with 0 the loop over units would never end.
     for length in [0, 3, 200] {
         let mut bytes = bytes.clone();
         bytes[8] = length;
