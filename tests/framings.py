@@ -144,6 +144,11 @@ def read_hld(data: bytes) -> list[dict]:
     return events
 
 
+def trigger_of(sub: bytes) -> int:
+    """The number of the trigger of a sub-event: the upper 24 bits of its fourth word."""
+    return struct.unpack_from(order_of(sub, 0) + "I", sub, 12)[0] >> 8
+
+
 READERS = {"geb": read_geb, "hadaq": read_hadaq, "ess": read_ess}
 
 

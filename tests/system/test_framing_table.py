@@ -1,10 +1,14 @@
 """A header that beamport does not know: its table, what `check --datagram` says of a capture, and a run of boards with it."""
 
+import json
+import random
 import re
 import socket
 import struct
 import subprocess
+import time
 
+import numpy
 import pytest
 from conftest import ROOT, until
 from ports import free_ports
@@ -119,6 +123,93 @@ def test_boards_speak_a_table_and_their_losses_are_known(lab):
         assert row["refused"] == {"duplicate": did["duplicate"]}
     for message in list(beamport.open(lab.data)["camera"].read())[:100]:
         assert len(bytes(message.payload)) == 64 and message.schema == "raw0"
+
+
+FRAMES = """
+[worker.frames]
+call = "groups"
+inputs = ["camera"]
+
+[worker.frames.parameters]
+find = "trigger"
+pieces = 4
+members = ["m{0..1}"]
+wait = "200 ms"
+make = "frames"
+shape = [2, 8, 16]
+dtype = "uint8"
+
+[worker.whole]
+call = "groups"
+inputs = ["camera"]
+parameters = { find = "trigger", pieces = 4, members = ["m{0..1}"], wait = "200 ms", make = "frames", shape = [2, 8, 16], \
+dtype = "uint8", complete = true }
+"""
+
+
+def piece(frame: int, number: int, module: int, size: int = 32) -> bytes:
+    return packet(frame, number, module)[: HEADER.size] + pixels_of(frame, number, module)[:size]
+
+
+def pixels_of(frame: int, number: int, module: int) -> bytes:
+    return bytes((frame * 7 + number * 3 + module + at) % 256 for at in range(32))
+
+
+def test_pieces_of_two_modules_become_frames(lab):
+    """Mixed within a few frames, with lost, repeated and short packets, and a module that is late by a frame.
+
+    The clock of the modules is months behind.
+    """
+    first = instrument(lab)
+    lab.file.write_text(lab.file.read_text() + FRAMES.replace(" \\\n", " "))
+    process, _ = lab.up_ready()
+    dice, count = random.Random(3), 300
+    everything = [(frame, n, module) for frame in range(count) for module in (0, 1) for n in range(PACKETS)]
+    # The first and the last packet of a module are known from outside by those around them.
+    lost = {one for one in everything if 0 < one[0] < count - 1 and dice.random() < 0.01}
+    short = {(5, 2, 1), (77, 0, 0)} - lost
+    order = sorted(everything, key=lambda one: 8 * one[0] + one[1] + 8 * one[2] + dice.uniform(0, 12))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+        for at, one in enumerate(order):
+            for _ in range(2 if at % 100 == 7 else 1):
+                if one not in lost:
+                    out.sendto(piece(*one, size=20 if one in short else 32), ("127.0.0.1", first + one[2]))
+            if at % 40 == 0:
+                time.sleep(0.002)
+    data = beamport.open(lab.data)
+    missing = lost | short
+    broken = {frame for frame, _, _ in missing}
+    until(lambda: "frames" in data and data["frames"].count == count, "not all frames came")
+    whole = count - len(broken)
+    until(
+        lambda: "whole" in data and data["whole"].count == whole, lambda: f"{data['whole'].count}, not {whole} frames"
+    )
+    lab.interrupt(process)
+    (report,) = (json.loads(line) for line in lab.end(process, status=1).splitlines())
+    assert report["closed"], report["ledger"]
+    entries = {row["origin"]: row for row in report["ledger"] if row["account"] == "entry"}
+    for module in (0, 1):
+        assert entries[f"m{module}"]["lost"] == {"network": sum(one[2] == module for one in lost)}
+    stages = {row["stage"]: row for row in report["ledger"] if row["account"] == "stage"}
+    for name in ("frames", "whole"):
+        assert (stages[name]["held"], stages[name]["done"]) == (0, len(everything) - len(lost)), stages[name]
+    frames = {message.origin_seq: message for message in data["frames"].read()}
+    assert sorted(frames) == list(range(count))
+    for frame, message in frames.items():
+        gone = [one for one in missing if one[0] == frame]
+        pixels = numpy.concatenate(
+            [
+                numpy.frombuffer(bytes(32) if (frame, n, module) in missing else pixels_of(frame, n, module), "uint8")
+                for module in (0, 1)
+                for n in range(PACKETS)
+            ]
+        )
+        assert message.schema == "ad00" and message.id == frame
+        assert numpy.array_equal(message.array, pixels.reshape(2, 8, 16)), frame
+        parts = numpy.ravel(message.metadata.get("missing", [])).tolist()
+        assert parts == sorted(module * PACKETS + n for _, n, module in gone)
+        assert message.flags == (["suspect"] if gone else [])
+    assert {message.origin_seq for message in data["whole"].read()} == set(range(count)) - broken
 
 
 def test_mistakes_in_a_table_have_their_lines(lab):

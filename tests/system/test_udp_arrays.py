@@ -138,7 +138,9 @@ def test_hubs_are_built_to_events_by_their_numbers(lab, nexus):
     lab.run("export", "first", "--stream", "built", "--output", file, "--data", lab.data)
     start, *built, stop = framings.read_hld(file.read_bytes())
     assert [start["kind"], stop["kind"]] == [0x00010002, 0x00010003]
-    assert [len(event["subs"]) for event in built] == [event["count"] for event in events]
+    # Two workers close their groups at moments of their own, so their orders may differ.
+    parts = {framings.trigger_of(event["subs"][0]): len(event["subs"]) for event in built}
+    assert len(parts) == len(built) and parts == {event.origin_seq: event["count"] for event in events}
 
 
 def test_the_last_events_of_a_run_do_not_wait_for_another_message(lab, nexus):

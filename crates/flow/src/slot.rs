@@ -369,14 +369,53 @@ impl Outputs<'_> {
         self.append(origin, made, parts)
     }
 
+    /// As [`Outputs::push_own`]: a message of `len` bytes that `write` puts into stream memory itself, whose content
+    /// before is unknown. If `write` returns false, no message is appended; it may be called again after a wait for
+    /// room.
+    pub fn push_own_written(
+        &mut self,
+        made: &Made,
+        len: usize,
+        mut write: impl FnMut(&mut [u8]) -> Result<bool, Stop>,
+    ) -> Result<bool, Stop> {
+        let origin = self.writer.origin(self.stage).map_err(|e| Stop::Fault(stream_fault(self.stage, e)))?;
+        let mut is_written = false;
+        self.append_by(origin, made, |writer, meta| {
+            let answer = match writer.reserve(len) {
+                Ok(mut room) => {
+                    let (at, bytes) = room.rest();
+                    is_written = write(bytes)?;
+                    if !is_written {
+                        return Ok(None);
+                    }
+                    room.commit(meta, at..at + len)
+                }
+                Err(e) => Err(e),
+            };
+            Ok(Some(pushed(answer, writer)?))
+        })?;
+        Ok(is_written)
+    }
+
     fn append(&mut self, origin: u32, made: &Made, parts: &[&[u8]]) -> Result<(), Stop> {
+        self.append_by(origin, made, |writer, meta| Ok(Some(pushed(writer.push(meta, parts), writer)?)))
+    }
+
+    /// Calls `offer` until there is room. `None`: it offers no message after all.
+    fn append_by(
+        &mut self,
+        origin: u32,
+        made: &Made,
+        mut offer: impl FnMut(&mut Writer, &Meta) -> Result<Option<Pushed>, Stop>,
+    ) -> Result<(), Stop> {
         let Made { source_time, schema, origin_seq, flags } = *made;
         if schema.0 == wire::bpdn::ID {
             return Err(Fault::new("a worker cannot make messages of schema bpdn", "slots answer with them").into());
         }
         let meta = Meta { source_time, origin, origin_seq, schema, flags };
         loop {
-            match offer(self.writer, &meta, parts)? {
+            let Some(pushed) = offer(self.writer, &meta)? else { return Ok(()) };
+            match pushed {
                 Pushed::Taken => {
                     self.account.open += 1;
                     return Ok(());
@@ -592,8 +631,9 @@ pub(crate) fn cut(text: &str) -> &str {
     &text[..end]
 }
 
-fn offer(writer: &mut Writer, meta: &Meta, parts: &[&[u8]]) -> Result<Pushed, Fault> {
-    match writer.push(meta, parts) {
+/// What became of a message that was offered to the writer.
+fn pushed(answer: store::Result<u64>, writer: &Writer) -> Result<Pushed, Fault> {
+    match answer {
         Ok(_) => Ok(Pushed::Taken),
         Err(e) if e.is_full() => Ok(Pushed::Full),
         Err(e) => Err(stream_fault(&writer.header().name.clone(), e)),
@@ -899,7 +939,7 @@ impl Account {
         // The first of the message that is not done yet lies before the answer.
         let output_first = writer.next_sequence() - u64::from(open);
         let meta = own_meta(media.now(), task.number, SchemaId(wire::bpdn::ID));
-        let pushed = offer(writer, &meta, &[bytes])?;
+        let pushed = pushed(writer.push(&meta, &[bytes]), writer)?;
         let end = writer.publish();
         if pushed == Pushed::Full {
             return Ok(false);

@@ -464,6 +464,20 @@ impl Take for Vec<String> {
     }
 }
 
+impl Take for Vec<u64> {
+    fn take(item: &Item) -> Result<Self, Refused> {
+        let refused = || Refused::new(format!("expected a list of whole numbers, found {}", noun(item)), "");
+        let list = item.as_array().ok_or_else(refused)?;
+        list.iter().map(|value| u64::take(&Item::Value(value.clone()))).collect()
+    }
+    fn default_of(_: &str) -> Option<Self> {
+        None
+    }
+    fn show(&self) -> Json {
+        self.as_slice().into()
+    }
+}
+
 /// A value that is one of a few words.
 pub trait Word: Copy + PartialEq + 'static {
     /// The words and what they mean.

@@ -34,6 +34,12 @@ impl Pending<'_> {
         self.times.is_empty()
     }
 
+    /// Which part of a group a message is, of members with so many pieces each.
+    pub(super) fn part(&self, place: usize, pieces: u64) -> Option<usize> {
+        let (member, number) = (*self.members.get(place)?, self.numbers.get(place)?);
+        Some((u64::from(member) * pieces + number % pieces) as usize)
+    }
+
     /// The oldest source time, ns since 1970 UTC; `i64::MAX` of none.
     #[must_use]
     pub fn oldest(&self) -> i64 {

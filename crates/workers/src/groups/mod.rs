@@ -7,12 +7,13 @@
 //! ```
 //! `find = "mine.py:pairs"` names a finder of the user, and `arguments` what it is told: a slot of Python runs it.
 //!
-//! A [`Finder`] says which messages belong together; what it finds is judged here (multiplicity, prescale, what is missing)
-//! and becomes a row (`bpgr`), or the messages themselves (`make = "messages"`).
+//! A [`Finder`] says which messages belong together; what it finds is judged here (multiplicity, prescale, what is
+//! missing) and becomes a row (`bpgr`), the messages themselves (`make = "messages"`), or a frame of their payloads
+//! (`frames.rs`).
 //!
 //! Constraints: a group is made of the message that closed it, or where none comes, when the input is complete up to
-//! a time ([`Finder::pass_time`]): the groups follow from the messages of the input and nothing else. Of rows no
-//! payload is looked at here. Nothing is allocated for a message, but where rows grow.
+//! a time ([`Finder::pass_time`]): the groups follow from the messages of the input and nothing else. For rows no
+//! payload is looked at. Nothing is allocated for a message, but where rows grow.
 //!
 //! **What is kept** are the messages of groups that are not closed. They are found in the input again (`again.rs`); how many
 //! groups there were before, and what the finder keeps, are words that stand in each answer and commit (`Outputs::keep`).
@@ -23,7 +24,10 @@
 //! memory (`held.rs`), counted as `full`.
 
 mod finder;
+mod frames;
+mod give;
 mod held;
+mod lag;
 mod peak;
 mod rules;
 #[cfg(test)]
@@ -33,17 +37,18 @@ mod windows;
 
 pub use finder::{Finder, Found, Pending};
 use held::Held;
-use rules::Rules;
+use lag::Lag;
+use rules::{Make, Rules};
 
 use super::again::{self, Again};
 use super::said;
 use super::span::Span;
 use flow::edge::{Needs, Sends, WorkerKind, WorkerPlace, WorkerPlan};
-use flow::{Data, Fault, Made, Outputs, Stop, Worker, device_of, misfit};
+use flow::{Data, Fault, Outputs, Stop, Waiting, Worker, device_of, misfit};
 use serde_json::{Map, Value};
 use settings::{Key, Refused, Section, Setting, key, shortened};
 use std::sync::Arc;
-use store::{Batch, Check, Entry, Message, ReadOptions, Reader, SchemaId, flags};
+use store::{Batch, Check, Entry, Message, flags};
 
 /// Entries that are let go before the rows of what is pending are moved.
 const GONE: usize = 4096;
@@ -63,6 +68,13 @@ static LONGEST: Key = key("longest", "time", "", "Of `gap`: longest duration of 
 static WINDOW: Key = key("window", "time", "", "Of `window`, `grid` and `peak`, required: length of a group.");
 static WRAP: Key =
     key("wrap", "number, 2 or more", "", "Of `trigger`: numbers restart from 0 at this value. Default: never.");
+static PIECES: Key = key(
+    "pieces",
+    "number, 1 to 65536",
+    "1",
+    "Of `trigger`: how many messages each member has in a group. Their numbers count pieces, as those of `packets` of \
+     a [framing](udp.md): number / `pieces` is that of the group, and the rest is the piece.",
+);
 static OPEN: Key = key("open", "number, 1 to 65536", "1024", "Of `trigger`: most groups that wait for members.");
 static WAIT: Key = key("wait", "time", "1 s", "Of `trigger`: how long a group waits for members.");
 static SAME: Key = key(
@@ -85,6 +97,7 @@ pub static GROUPS: WorkerKind = WorkerKind {
         &LONGEST,
         &WINDOW,
         &WRAP,
+        &PIECES,
         &OPEN,
         &WAIT,
         &SAME,
@@ -93,6 +106,8 @@ pub static GROUPS: WorkerKind = WorkerKind {
         &rules::COMPLETE,
         &rules::PRESCALE,
         &rules::MAKE,
+        &frames::SHAPE,
+        &frames::DTYPE,
         &rules::PENDING,
     ],
     read: |section| Some(Arc::new(Plan::read(section)?)),
@@ -115,6 +130,7 @@ enum Find {
     },
     Trigger {
         wrap: u64,
+        pieces: u64,
         open: usize,
         wait: i64,
         same_tag: bool,
@@ -132,11 +148,11 @@ impl Find {
         ("window", &[&WINDOW]),
         ("grid", &[&WINDOW]),
         ("peak", &[&WINDOW]),
-        ("trigger", &[&WRAP, &OPEN, &WAIT, &SAME]),
+        ("trigger", &[&WRAP, &PIECES, &OPEN, &WAIT, &SAME]),
     ];
 
     /// The parameters of all of them.
-    const KEYS: [&'static Key; 8] = [&ARGUMENTS, &GAP, &LONGEST, &WINDOW, &WRAP, &OPEN, &WAIT, &SAME];
+    const KEYS: [&'static Key; 9] = [&ARGUMENTS, &GAP, &LONGEST, &WINDOW, &WRAP, &PIECES, &OPEN, &WAIT, &SAME];
 
     fn read(section: &mut Section<'_>) -> Option<Self> {
         let find: Option<Setting<String>> = section.get(&FIND);
@@ -170,10 +186,15 @@ impl Find {
             "peak" => Self::Peak { window: length(section, &WINDOW)? },
             "trigger" => {
                 let wrap = section.within(&WRAP, 2..=1 << 62).map_or(0, |wrap| wrap.value as u64);
+                let pieces = section.within(&PIECES, 1..=65_536).map_or(1, |pieces| pieces.value as u64);
+                if !wrap.is_multiple_of(pieces) {
+                    let cause = format!("{wrap} is not a multiple of `pieces`, {pieces}");
+                    section.refuse(&WRAP, Refused::new(cause, "write at which number of pieces they restart"));
+                }
                 let open = section.within(&OPEN, 1..=65_536).map(|open| open.value as usize);
                 let wait = length(section, &WAIT);
                 let same = section.word(&SAME, &[("tag", ())]);
-                Self::Trigger { wrap, open: open?, wait: wait?, same_tag: same.is_some() }
+                Self::Trigger { wrap, pieces, open: open?, wait: wait?, same_tag: same.is_some() }
             }
             "window" | "grid" => Self::Window { window: length(section, &WINDOW)?, on_grid: find == "grid" },
             _ => {
@@ -206,19 +227,21 @@ struct Plan {
 
 impl Plan {
     fn read(section: &mut Section<'_>) -> Option<Self> {
-        let (find, rules) = (Find::read(section), Rules::read(section));
+        let find = Find::read(section);
+        let pieces = if let Some(Find::Trigger { pieces, .. }) = find { pieces } else { 1 };
+        let rules = Rules::read(section, pieces);
         find.map(|find| Self { find, rules })
     }
 
     /// The finder, and a word for which it is. None: it is the user's.
     fn finder(&self) -> Option<(u64, Box<dyn Finder>)> {
-        let whole = Some(self.rules.members.len()).filter(|n| *n > 0);
+        let whole = Some(self.rules.parts()).filter(|n| *n > 0);
         Some(match self.find {
             Find::Gap { gap, longest } => (1, Box::new(windows::Gap::new(gap, longest))),
             Find::Window { window, on_grid } => (2, Box::new(windows::Window::new(window, on_grid))),
             Find::Peak { window } => (3, Box::new(peak::Peak::new(window, self.rules.multiplicity))),
-            Find::Trigger { wrap, open, wait, same_tag } => {
-                (5, Box::new(trigger::Trigger::new((wrap, open, wait), whole, same_tag)))
+            Find::Trigger { wrap, pieces, open, wait, same_tag } => {
+                (5, Box::new(trigger::Trigger::new((wrap, open, wait), whole, same_tag).of_pieces(pieces)))
             }
             Find::User { .. } => return None,
         })
@@ -237,8 +260,13 @@ impl WorkerPlan for Plan {
 
     fn sends(&self, stage: &str) -> Option<Sends> {
         let maker = format!("worker `{stage}`");
-        // Messages of groups are those of the input.
-        (!self.rules.messages).then(|| Sends { maker, schemas: vec!["bpgr".into()], ..Sends::default() })
+        let of = |schema: &str| Some(Sends { maker, schemas: vec![schema.into()], ..Sends::default() });
+        match self.rules.make {
+            Make::Rows => of("bpgr"),
+            Make::Frames(_) => of("ad00"),
+            // They are those of the input.
+            Make::Messages => None,
+        }
     }
 
     fn build(&self, place: &WorkerPlace) -> Result<Box<dyn Worker + Send>, Fault> {
@@ -287,6 +315,10 @@ impl Rows {
         self.times.len() - self.gone
     }
 
+    fn length(&self, place: u32) -> Option<u32> {
+        self.lengths.get(self.gone + place as usize).copied()
+    }
+
     fn sequence(&self, place: u32) -> Option<u64> {
         self.sequences.get(self.gone + place as usize).copied()
     }
@@ -331,12 +363,27 @@ struct Said {
     cut: u64,
     full: u64,
     unreadable: u64,
+    misfit: u64,
 }
 
 impl Said {
     /// The first four always, the others where they happened.
     fn to_json(self) -> String {
-        let Self { groups, incomplete, few, prescaled, large, late, alone, tag, strange, cut, full, unreadable } = self;
+        let Self {
+            groups,
+            incomplete,
+            few,
+            prescaled,
+            large,
+            late,
+            alone,
+            tag,
+            strange,
+            cut,
+            full,
+            unreadable,
+            misfit,
+        } = self;
         let always = [("groups", groups), ("incomplete", incomplete), ("few", few), ("prescaled", prescaled)];
         let rare = [
             ("large", large),
@@ -347,6 +394,7 @@ impl Said {
             ("cut", cut),
             ("full", full),
             ("unreadable", unreadable),
+            ("misfit", misfit),
         ];
         said(&always.into_iter().chain(rare.into_iter().filter(|(_, count)| *count > 0)).collect())
     }
@@ -362,6 +410,7 @@ pub struct Grouping {
     finder: Box<dyn Finder>,
     rows: Rows,
     held: Held,
+    lag: Lag,
     found: Found,
     /// Of each row of the origins, the member; as far as the names are known.
     members: Vec<u32>,
@@ -374,7 +423,8 @@ pub struct Grouping {
     groups: u64,
     passed: u64,
     again: Again,
-    reader: Option<Reader>,
+    former: give::Former,
+    head: frames::Head,
     next: Option<u64>,
     /// What was kept last: the message that it is for, and the first that is needed there.
     kept: Option<(u64, u64)>,
@@ -406,12 +456,13 @@ impl Grouping {
             data: data.clone(),
             stage: stage.to_owned(),
             input: input.to_owned(),
-            seen: vec![0; rules.members.len()],
+            seen: vec![0; rules.parts()],
             rules,
             kind,
             finder,
             rows: Rows::default(),
             held: Held::default(),
+            lag: Lag::default(),
             found: Found::default(),
             members: Vec::new(),
             judged: 0,
@@ -420,7 +471,8 @@ impl Grouping {
             groups: 0,
             passed: 0,
             again: Again::new(data, stage, input),
-            reader: None,
+            former: give::Former::default(),
+            head: frames::Head::default(),
             next: None,
             kept: None,
             words: Vec::new(),
@@ -456,6 +508,7 @@ impl Grouping {
         if member == STRANGE {
             self.said.strange += 1;
         } else {
+            self.lag.see(entry);
             self.rows.push(entry, sequence, member);
             if (sequence + 1).is_multiple_of(self.finder.every().max(1)) {
                 done = self.finder.find(self.rows.pending(), &mut self.found)?;
@@ -484,21 +537,28 @@ impl Grouping {
         let (first_sequence, last_sequence) = (self.rows.sequence(first)?, self.rows.sequence(last)?);
         let time = *pending.times.get(first as usize)?;
         self.judged += 1;
-        let mut different = 0;
+        let (mut different, mut misfits) = (0, 0);
         for place in places {
-            let member = *pending.members.get(*place as usize)? as usize;
-            if self.seen.len() <= member {
-                self.seen.resize(member + 1, 0);
+            let part = pending.part(*place as usize, self.rules.pieces)?;
+            if let Make::Frames(layout) = &self.rules.make
+                && self.rows.length(*place)? as usize != layout.place(part).len()
+            {
+                misfits += 1;
+                continue;
             }
-            different += u32::from(self.seen[member] != self.judged);
-            self.seen[member] = self.judged;
+            if self.seen.len() <= part {
+                self.seen.resize(part + 1, 0);
+            }
+            different += u32::from(self.seen[part] != self.judged);
+            self.seen[part] = self.judged;
         }
         let in_a_row = last_sequence - first_sequence == places.len() as u64 - 1;
         let number = number.unwrap_or(self.groups);
         self.groups += 1;
         let is_few = different < self.rules.multiplicity;
-        let is_incomplete = (different as usize) < self.rules.members.len();
+        let is_incomplete = (different as usize) < self.rules.parts();
         self.said.groups += 1;
+        self.said.misfit += misfits;
         self.said.incomplete += u64::from(is_incomplete);
         self.said.few += u64::from(is_few);
         let passes = !(is_few || self.rules.complete && is_incomplete);
@@ -506,91 +566,6 @@ impl Grouping {
         self.passed += u64::from(passes);
         self.said.prescaled += u64::from(passes && !goes_on);
         Some(Judged { number, goes_on, time, first: first_sequence, in_a_row })
-    }
-
-    /// Gives what goes on of the groups that a message of a batch closed, or time that has passed.
-    fn give(&mut self, batch: Option<&Batch<'_>>, out: &mut Outputs<'_>) -> Result<(), Stop> {
-        for at in 0..self.found.len() {
-            match self.judge(at) {
-                Some(judged) if judged.goes_on && self.rules.messages => self.give_messages(at, batch, out)?,
-                Some(judged) if judged.goes_on => self.give_row(at, &judged, out)?,
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    fn give_row(&mut self, at: usize, judged: &Judged, out: &mut Outputs<'_>) -> Result<(), Stop> {
-        let Some((_, places)) = self.found.get(at) else { return Ok(()) };
-        self.missing.clear();
-        let members = self.seen.iter().take(self.rules.members.len()).zip(0..);
-        self.missing.extend(members.filter(|(seen, _)| **seen != self.judged).map(|(_, member)| member));
-        self.sequences.clear();
-        if !judged.in_a_row {
-            self.sequences.extend(places.iter().filter_map(|place| self.rows.sequence(*place)));
-        }
-        let group = wire::bpgr::Group {
-            first: judged.first,
-            count: places.len() as u32,
-            missing: self.missing.as_slice().into(),
-            time: judged.time,
-            members: self.sequences.as_slice().into(),
-        };
-        wire::bpgr::write(&mut self.bytes, &group).map_err(|e| Fault::new("cannot encode a group", e))?;
-        let schema = SchemaId(wire::bpgr::ID);
-        let made = Made { source_time: judged.time, schema, origin_seq: judged.number, flags: 0 };
-        out.push_own(&made, &[&self.bytes])
-    }
-
-    /// Gives the messages of a group as they are: from the batch at hand, or read again where they came before it.
-    fn give_messages(&mut self, at: usize, batch: Option<&Batch<'_>>, out: &mut Outputs<'_>) -> Result<(), Stop> {
-        let Some((_, places)) = self.found.get(at) else { return Ok(()) };
-        let lengths = self.rows.lengths.get(self.rows.gone..).unwrap_or_default();
-        let bytes: u64 = places.iter().filter_map(|at| lengths.get(*at as usize)).map(|n| u64::from(*n)).sum();
-        if bytes > out.live_bytes() / SHARE {
-            self.said.large += 1;
-            return Ok(());
-        }
-        let mut give = |message: &Message<'_>| {
-            let Entry { source_time, schema, origin_seq, flags, .. } = *message.entry;
-            out.push(message.entry, &Made { source_time, schema, origin_seq, flags }, &[message.payload])
-        };
-        let mut left = places.iter().filter_map(|place| self.rows.sequence(*place)).peekable();
-        while let Some(first) = left.next() {
-            if let Some(message) = batch.and_then(|batch| batch.get(first)) {
-                give(&message)?;
-                continue;
-            }
-            // As many as lie in a row.
-            let mut next = first + 1;
-            let is_before = |next: u64| batch.is_none_or(|batch| next < batch.first);
-            while left.next_if(|&following| following == next && is_before(next)).is_some() {
-                next += 1;
-            }
-            let reader = match &mut self.reader {
-                Some(reader) => reader,
-                none => {
-                    let options = ReadOptions { early: true, ..ReadOptions::default() };
-                    none.insert(self.data.reader(&self.input, options)?)
-                }
-            };
-            let mut at = first;
-            while at < next {
-                reader.seek(at);
-                at = match reader.read((next - at) as usize) {
-                    Ok(batch) if !batch.is_empty() => {
-                        batch.iter().try_for_each(|message| give(&message))?;
-                        batch.next()
-                    }
-                    // It was there when it was shown to the finder.
-                    _ => {
-                        self.said.unreadable += 1;
-                        at + 1
-                    }
-                };
-            }
-        }
-        Ok(())
     }
 
     /// Finds again what was pending before a message, and how many groups there were.
@@ -602,10 +577,10 @@ impl Grouping {
             |words: &&[u64]| matches!(words, [next, kind, _, _, _, ..] if *next <= before && *kind == self.kind);
         let kept = kept.as_deref().filter(is_ours);
         let said = self.said;
-        (self.rows, self.held) = (Rows::default(), Held::default());
+        (self.rows, self.held, self.lag) = (Rows::default(), Held::default(), Lag::default());
         (self.groups, self.passed) = (0, 0);
         // Of another stream of this name nothing is known.
-        (self.reader, self.members, self.stopped) = (None, Vec::new(), None);
+        (self.former, self.members, self.stopped) = (give::Former::default(), Vec::new(), None);
         self.finder.resume(&[]);
         let (mut first, mut judged_from) = (held, held);
         if let Some([next, _, needed, groups, passed, words @ ..]) = kept {
@@ -677,7 +652,8 @@ impl Grouping {
         self.words.extend([next, self.kind, first, self.groups, self.passed]);
         self.finder.keep(&mut self.words);
         out.keep(&self.words);
-        out.wait(self.finder.waiting(self.rows.pending()));
+        let waiting = self.finder.waiting(self.rows.pending());
+        out.wait(Waiting { due: waiting.due.saturating_add(self.lag.ns()), ..waiting });
         self.kept = Some((next, first));
     }
 }
@@ -709,7 +685,11 @@ impl Worker for Grouping {
                 self.found.clear();
                 match self.rows.len() {
                     0 => 0,
-                    _ => self.finder.pass_time(time, self.rows.pending(), &mut self.found)?,
+                    _ => {
+                        // At the end of the input nothing more comes, whatever the clocks show.
+                        let time = if time == i64::MAX { time } else { time.saturating_sub(self.lag.ns()) };
+                        self.finder.pass_time(time, self.rows.pending(), &mut self.found)?
+                    }
                 }
             }
         };
@@ -726,7 +706,7 @@ impl Worker for Grouping {
     }
 
     fn looks_at_payloads(&self) -> bool {
-        false
+        self.rules.make != Make::Rows
     }
 
     fn keeps(&self) -> bool {

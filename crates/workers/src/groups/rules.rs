@@ -1,17 +1,15 @@
 //! What is made of groups that were found: which of them go on, and as what.
 
+use super::frames::{DTYPE, Layout, SHAPE};
+use crate::limits::{MEMBERS_MAX, PARTS_MAX, PENDING_MAX};
 use settings::{Key, Refused, Section, key, shortened};
-
-/// Members at most.
-const MEMBERS_MAX: usize = 65_536;
-/// Messages that are pending at most: 32 MiB of what is kept of each.
-const PENDING_MAX: i64 = 1 << 20;
 
 pub(super) static MEMBERS: Key = key(
     "members",
     "names of origins; `d{001..120}` is short for 120 of them",
     "",
-    "Origins of groups. Messages of other origins are ignored; a group without a message of a member is incomplete and lists it. Default: all origins, and none counts as missing.",
+    "Origins of groups, required with `pieces`. Messages of other origins are ignored; a group without a message \
+     of a member is incomplete and lists it. Default: all origins, and none counts as missing.",
 );
 pub(super) static MULTIPLICITY: Key =
     key("multiplicity", "number, 1 to 65536", "1", "Least number of different members in a group.");
@@ -21,16 +19,29 @@ pub(super) static PRESCALE: Key =
     key("prescale", "number", "1", "Of each N groups that satisfy `multiplicity` and `complete`, pass on the first.");
 pub(super) static MAKE: Key = key(
     "make",
-    "`rows` or `messages`",
+    "`rows`, `messages` or `frames`",
     "rows",
-    "A row per group; or copies of its messages, with their own time, origin and number, group by group: a subset for prompt views.",
+    "A row per group; or copies of its messages, with their own time, origin and number, group by group: a \
+     subset for prompt views; or an image per group, of the payloads of its messages.",
 );
 pub(super) static PENDING: Key = key(
     "pending",
     "number, 2 to 1048576",
     "65536",
-    "Most messages that wait for their group to close; beyond it groups are closed as they are, and counted as `cut` (as `full` if they would keep half of the memory of an input that is not on disk).",
+    "Most messages that wait for their group to close; beyond it groups are closed as they are, and counted as \
+     `cut` (as `full` if they would keep half of the memory of an input that is not on disk).",
 );
+
+/// What is made of a group.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Make {
+    /// A row.
+    Rows,
+    /// Its messages, as they are.
+    Messages,
+    /// A frame of the payloads of its messages.
+    Frames(Layout),
+}
 
 /// The parameters that all finders share.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,18 +54,31 @@ pub(super) struct Rules {
     pub(super) prescale: u64,
     /// Only groups that miss no member go on.
     pub(super) complete: bool,
-    /// The messages go on, not rows.
-    pub(super) messages: bool,
+    pub(super) make: Make,
+    /// Messages that a member has in a group: its numbers count these.
+    pub(super) pieces: u64,
     /// Messages that are pending at most.
     pub(super) most: usize,
 }
 
 impl Rules {
-    pub(super) fn read(section: &mut Section<'_>) -> Self {
+    /// Members of a group, each with its pieces; 0: any.
+    pub(super) fn parts(&self) -> usize {
+        self.members.len() * self.pieces as usize
+    }
+
+    /// From the section of a worker, in which a member has `pieces` messages in a group.
+    pub(super) fn read(section: &mut Section<'_>, pieces: u64) -> Self {
         let members = members(section);
+        let parts = members.len() as u64 * pieces;
+        if pieces > 1 && !(1..=PARTS_MAX).contains(&parts) {
+            let cause =
+                format!("{} members with {pieces} pieces each are not 1 to {PARTS_MAX} messages", members.len());
+            section.refuse(&MEMBERS, Refused::new(cause, "name the origins of the pieces: `members = [\"module\"]`"));
+        }
         let multiplicity = section.within(&MULTIPLICITY, 1..=MEMBERS_MAX as i64).map_or(1, |n| n.value as u32);
-        if !members.is_empty() && multiplicity as usize > members.len() {
-            let cause = format!("it is {multiplicity}, and there are {} members", members.len());
+        if !members.is_empty() && u64::from(multiplicity) > parts {
+            let cause = format!("it is {multiplicity}, and there are {parts} members");
             let hint = "write how many different members a group has at least";
             section.refuse(&MULTIPLICITY, Refused::new(cause, hint));
         }
@@ -64,9 +88,20 @@ impl Rules {
             let hint = "name the origins that a group should have: `members = [\"a\", \"b\"]`";
             section.refuse(&COMPLETE, Refused::new("without `members` nothing is missing", hint));
         }
-        let make = section.word(&MAKE, &[("rows", false), ("messages", true)]);
+        let make = section.word(&MAKE, &[("rows", 0), ("messages", 1), ("frames", 2)]).map_or(0, |make| make.value);
+        let make = match make {
+            2 => Layout::read(section, members.len(), pieces as usize).map_or(Make::Rows, Make::Frames),
+            word => {
+                for key in [&SHAPE, &DTYPE] {
+                    if section.has(key) {
+                        section.refuse(key, Refused::new("it is of frames", "write `make = \"frames\"`, or remove it"));
+                    }
+                }
+                if word == 1 { Make::Messages } else { Make::Rows }
+            }
+        };
         let most = section.within(&PENDING, 2..=PENDING_MAX).map_or(2, |n| n.value as usize);
-        Self { members, multiplicity, prescale, complete, messages: make.is_some_and(|make| make.value), most }
+        Self { members, multiplicity, prescale, complete, make, pieces, most }
     }
 }
 

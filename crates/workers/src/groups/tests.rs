@@ -178,6 +178,51 @@ fn a_trigger_number_that_wraps_goes_on() {
 }
 
 #[test]
+fn a_group_of_pieces_is_whole_with_all_pieces_of_all_members() {
+    // Two members with three pieces each; the number counts pieces, and restarts at 9.
+    let seen: Vec<Seen> = [(0, 6), (1, 8), (0, 7), (1, 6), (1, 7), (0, 0), (0, 8), (1, 0), (1, 1), (1, 2), (1, 1)]
+        .iter()
+        .zip(0..)
+        .map(|((member, number), time)| (time, *member, *number))
+        .collect();
+    let (groups, late) = triggers(Trigger::new((9, 8, 1000), Some(6), false).of_pieces(3), &seen);
+    // A second copy of a piece does not complete a group.
+    assert_eq!((groups, late), (vec![(2, vec![0, 1, 2, 3, 4, 6])], 0));
+}
+
+#[test]
+fn pieces_divide_the_part_of_their_member() {
+    let layout = |text: &str| {
+        let parameters = serde_json::from_str(text).unwrap();
+        settings::read_json(&parameters, Plan::read).map(|plan| match plan.rules.make {
+            Make::Frames(layout) => layout,
+            other => panic!("{other:?}"),
+        })
+    };
+    let text = |members: &str, pieces: u32, shape: &str| {
+        format!(
+            r#"{{"find": "trigger", "pieces": {pieces}, "members": {members}, "make": "frames", "shape": {shape}}}"#
+        )
+    };
+    // 2 x 2 x 5 pixels of two bytes: a member has 20 bytes, of which the last piece has 4.
+    let of_two = layout(&text(r#"["a", "b"]"#, 3, "[2, 2, 5]")).unwrap();
+    let places: Vec<_> = (0..6).map(|part| of_two.place(part)).collect();
+    assert_eq!(places, [0..8, 8..16, 16..20, 20..28, 28..36, 36..40]);
+    assert_eq!(of_two.bytes(), 40);
+    // A part of a pixel, pieces without pixels, no pixels, and too many.
+    for (members, pieces, shape) in [
+        (r#"["a", "b", "c"]"#, 1, "[2, 2, 5]"),
+        (r#"["a"]"#, 7, "[5]"),
+        (r#"["a"]"#, 1, "[0, 5]"),
+        (r#"["a"]"#, 1, "[]"),
+        (r#"["a"]"#, 1, "[4294967296, 4294967296, 4294967296]"),
+        (r#"["a"]"#, 1, "[1, 1, 1, 1, 1, 1, 1, 1, 1]"),
+    ] {
+        assert!(layout(&text(members, pieces, shape)).is_err(), "{members} {pieces} {shape}");
+    }
+}
+
+#[test]
 fn messages_with_another_tag_than_most_belong_to_no_group() {
     let mut finder = Trigger::new((0, 8, 1000), Some(3), true);
     // At 7 and 14 is tag 1: one of 5 differs, two of 6 agree, and of 8 the first counts, as there are as many of each.
@@ -237,13 +282,14 @@ fn a_finder_goes_on_from_what_it_kept_and_what_was_pending() {
             (time - late, below(4) as u32, (n / 5 + below(3)) % 64)
         })
         .collect();
-    let makes: [&dyn Fn() -> Box<dyn Finder>; 6] = [
+    let makes: [&dyn Fn() -> Box<dyn Finder>; 7] = [
         &|| Box::new(Gap::new(5, 40)),
         &|| Box::new(Window::new(25, false)),
         &|| Box::new(Window::new(25, true)),
         &|| Box::new(Peak::new(25, 3)),
         &|| Box::new(Trigger::new((64, 6, 60), Some(4), false)),
         &|| Box::new(Trigger::new((64, 6, 60), Some(4), true)),
+        &|| Box::new(Trigger::new((64, 6, 60), Some(16), false).of_pieces(4)),
     ];
     for make in makes {
         let (whole, (pending, late, _)) = all_of(make().as_mut(), &seen);

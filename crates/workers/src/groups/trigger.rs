@@ -33,6 +33,8 @@ struct Open {
 
 /// Finds groups by number.
 pub(super) struct Trigger {
+    /// Messages that a member has in a group.
+    pieces: u64,
     wrap: u64,
     most: usize,
     wait: i64,
@@ -64,9 +66,10 @@ pub(super) struct Trigger {
 }
 
 impl Trigger {
-    /// `wrap`: 0 for never. `most`: groups that are open. `wait`: ns.
+    /// `wrap`: 0 for never. `most`: groups that are open. `wait`: ns. `whole`: members and pieces of a whole group.
     pub(super) fn new((wrap, most, wait): (u64, usize, i64), whole: Option<usize>, same_tag: bool) -> Self {
         Self {
+            pieces: 1,
             wrap,
             most,
             wait,
@@ -84,6 +87,11 @@ impl Trigger {
             known: Vec::new(),
             spare: Vec::new(),
         }
+    }
+
+    /// A member has so many messages in a group, and their numbers count them: `wrap` is a multiple.
+    pub(super) fn of_pieces(self, pieces: u64) -> Self {
+        Self { pieces, wrap: self.wrap / pieces, ..self }
     }
 
     /// The number as it would be if it had never wrapped; none: it is before the first.
@@ -239,13 +247,15 @@ impl Finder for Trigger {
     fn find(&mut self, pending: Pending<'_>, found: &mut Found) -> Result<usize, Fault> {
         let last = pending.times.last().zip(pending.members.last()).zip(pending.numbers.last());
         let Some(((time, member), number)) = last else { return Ok(0) };
+        let (number, piece) = (number / self.pieces, number % self.pieces);
+        let member = (u64::from(*member) * self.pieces + piece) as u32;
         if self.again > 0 {
-            self.enter_again(*number, *time, *member);
+            self.enter_again(number, *time, member);
             return Ok(0);
         }
         // Before it is entered: a group that waits no longer does not wait for it.
         let mut closed = self.close_over(*time, pending.tags, found);
-        match self.enter(*number, *time, *member) {
+        match self.enter(number, *time, member) {
             None => found.late += 1,
             Some(place) if self.open.get(place).is_some_and(|open| self.whole == Some(open.different)) => {
                 closed = true;
@@ -289,7 +299,8 @@ impl Finder for Trigger {
     }
 
     fn resume(&mut self, words: &[u64]) {
-        *self = Self::new((self.wrap, self.most, self.wait), self.whole, self.same_tag);
+        let pieces = self.pieces;
+        *self = Self { pieces, ..Self::new((self.wrap, self.most, self.wait), self.whole, self.same_tag) };
         if let [floor, newest, time, closed_time, again, open @ ..] = words {
             self.known = open.chunks_exact(2).map(|pair| (pair[0], pair[1] >> 1, pair[1] & 1 == 1)).collect();
             (self.floor, self.newest, self.again) = (*floor, newest.checked_sub(1), *again);
