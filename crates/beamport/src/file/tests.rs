@@ -1182,6 +1182,8 @@ fn every_default_can_be_read_by_its_own_key() {
                    [worker.a]\ncall = \"attach\"\ninputs = [\"x\"]\nparameters.values.y = \"m\"\n\
                    [worker.b]\ncall = \"filter\"\ninputs = [\"x\"]\nparameters.keep = \"events > 0\"\n\
                    [worker.c]\ncall = \"groups\"\ninputs = [\"x\"]\nparameters.find = \"trigger\"\n\
+                   [worker.i]\ncall = \"groups\"\ninputs = [\"x\"]\nparameters.members = [\"x\"]\n\
+                   parameters.gap = \"1 us\"\nparameters.make = \"frames\"\nparameters.shape = [2]\n\
                    [worker.d]\ncall = \"histogram\"\ninputs = [\"x\"]\nparameters.pixels = 3\n\
                    [worker.e]\ncall = \"stitch\"\ninputs = [\"x\"]\n\
                    [worker.h]\ncall = \"groups\"\ninputs = [\"x\"]\nparameters.find = \"a:b\"\n";
