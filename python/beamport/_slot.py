@@ -118,7 +118,7 @@ def _find(asked: dict[str, Any]) -> None:
     """Find groups as code of the user says: the rest is that of the ready-made worker."""
     copied = _copied(asked)
 
-    def make(text: str) -> tuple[Any, int]:
+    def make(text: str) -> tuple[Any, int, int | None]:
         parameters = json.loads(text)
         return found_by(load(parameters["find"], asked["folder"], copied), parameters.get("arguments", {}))
 

@@ -85,8 +85,8 @@ def worker(target: Any = None, *, batch: int = 1, pure: bool = False) -> Any:
 @overload
 def finder(target: _Target) -> _Target: ...
 @overload
-def finder(*, every: int = 1) -> Callable[[_Target], _Target]: ...
-def finder(target: Any = None, *, every: int = 1) -> Any:
+def finder(*, every: int = 1, wait_ns: int | None = None) -> Callable[[_Target], _Target]: ...
+def finder(target: Any = None, *, every: int = 1, wait_ns: int | None = None) -> Any:
     """Mark a function, or a class whose instances can be called, as a finder of groups.
 
     It is unchanged: call it in a notebook, in a test, and in the slot of a worker `groups` that names it with
@@ -99,6 +99,10 @@ def finder(target: Any = None, *, every: int = 1) -> Any:
     at each message, the last of the arrays, or with `every` at messages whose sequence and one is a multiple of that. The
     keys of `[worker.NAME.parameters.arguments]` are keyword arguments of a function, and of `__init__` of a class.
 
+    With `wait_ns` it is also called while no message comes: when the input is complete up to more than `wait_ns` after the
+    oldest pending message. Its keyword argument `complete_to` is then that time (ns since 1970), and all later messages
+    have it or a later one. Without `wait_ns` what is pending waits for the next message, or for the end of the input.
+
     Example:
         >>> import beamport
         >>> @beamport.finder
@@ -109,21 +113,27 @@ def finder(target: Any = None, *, every: int = 1) -> Any:
     """
     if every < 1:
         raise ValueError("`every` is a whole number from 1 on")
+    if wait_ns is not None and wait_ns < 1:
+        raise ValueError("`wait_ns` is a whole number from 1 on")
 
     def mark(target: Any) -> Any:
         target.__beamport_every__ = every
+        target.__beamport_wait_ns__ = wait_ns
         return target
 
     return mark if target is None else mark(target)
 
 
-def found_by(target: Any, arguments: dict[str, Any]) -> tuple[Callable[..., Any], int]:
-    """A finder as a slot calls it, and how often."""
+def found_by(target: Any, arguments: dict[str, Any]) -> tuple[Callable[..., Any], int, int | None]:
+    """A finder as a slot calls it, how often, and how long after the oldest message it is called without one (ns)."""
     every: int = getattr(target, "__beamport_every__", 1)
+    wait_ns: int | None = getattr(target, "__beamport_wait_ns__", None)
     if inspect.isclass(target):
-        return target(**arguments), every
-    inspect.signature(target).bind(None, None, None, **arguments)
-    return functools.partial(target, **arguments), every
+        call = target(**arguments)
+    else:
+        call = functools.partial(target, **arguments)
+    inspect.signature(call).bind(None, None, None, **({} if wait_ns is None else {"complete_to": 0}))
+    return call, every, wait_ns
 
 
 def declared(target: Any) -> dict[str, Any]:

@@ -34,11 +34,13 @@ inputs = ["mine"]
 start = "now"
 """
 
-# Appends a number each 2 ms, from its argument on, and leaves out each hundredth.
+# Appends a number each 2 ms, behind those that the one before has appended, and leaves out each hundredth.
 PROGRAM = """
 import sys, time, beamport
-with beamport.open(sys.argv[1]).create("mine") as stream:
-    for n in range(int(sys.argv[2]), 10**9):
+data = beamport.open(sys.argv[1])
+with data.create("mine") as stream:
+    first = max((m.origin_seq for m in data["mine"].read(early=True)), default=0) + 1
+    for n in range(first, 10**9):
         if n % 100:
             fields = {"source_name": "T", "timestamp": time.time_ns(), "value": float(n)}
             stream.append("f144", fields, origin_seq=n)
@@ -46,8 +48,8 @@ with beamport.open(sys.argv[1]).create("mine") as stream:
 """
 
 
-def fill(lab, first: int) -> subprocess.Popen:
-    return subprocess.Popen([sys.executable, "-c", PROGRAM, str(lab.data), str(first)], cwd=lab.folder)
+def fill(lab) -> subprocess.Popen:
+    return subprocess.Popen([sys.executable, "-c", PROGRAM, str(lab.data)], cwd=lab.folder)
 
 
 @pytest.mark.parametrize("level", ["memory", "disk"])
@@ -58,7 +60,7 @@ def test_a_stream_that_another_process_fills_is_an_input_like_any_other(lab, lev
     numbers = []
     for _ in range(3):
         # It is killed in the middle of its work, and another one goes on.
-        filling = fill(lab, numbers[-1] + 1 if numbers else 1)
+        filling = fill(lab)
         known = len(numbers)
         try:
             until(lambda known=known: data["mine"].count > known + 250, "nothing is appended")

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -183,6 +184,54 @@ def test_a_finder_of_the_user_finds_the_same_whoever_is_killed(lab, dice, times)
     print(f"a finder of the user: {killed} deaths injected, {len(found)} pairs, each once and in order")
 
 
+WAITS = """
+import beamport
+
+@beamport.finder(wait_ns=200_000_000)
+def parts(times, members, numbers, complete_to=None):
+    # Each time is a group: it is over where the next one begins, or where none comes any more.
+    begins = [at for at in range(len(times)) if at == 0 or times[at] != times[at - 1]]
+    if complete_to is None or len(times) == 0 or complete_to - times[-1] <= 200_000_000:
+        ends = begins[1:]
+    else:
+        ends = [*begins[1:], len(times)]
+    return [(first, end - first) for first, end in zip(begins, ends)], ends[-1] if ends else 0
+"""
+
+
+def test_a_finder_of_the_user_is_called_when_time_has_passed(lab):
+    """The input pauses, and is silent before the run ends."""
+    (lab.folder / "mine.py").write_text(WAITS)
+    lab.write(f"""
+source.left = {{ kind = "appended" }}
+
+[worker.parts]
+call = "groups"
+inputs = ["left"]
+python = "{sys.executable}"
+parameters = {{ find = "mine.py:parts" }}
+
+[run.first]
+start = "now"
+""")
+    process, _ = lab.up_ready()
+    data = beamport.open(lab.data)
+    with data.create("left") as stream:
+        for group in range(3):
+            now = time.time_ns()
+            for n in range(12):
+                fields = {"source_name": "T", "timestamp": now + n // 3, "value": float(n)}
+                stream.append("f144", fields, time=now + n // 3)
+            # The last of the four too, though no message follows it.
+            count = 4 * (group + 1)
+            until(lambda count=count: "parts" in data and data["parts"].count == count, "the last group is not closed")
+    lab.interrupt(process)
+    report = lab.report(process, status=None)
+    (stage,) = [row for row in report["ledger"] if row["account"] == "stage"]
+    assert (stage["done"], stage["held"], stage["closed"]) == (36, 0, True), stage
+    assert [row["count"] for row in rows(data["parts"])] == [3] * 12
+
+
 def test_what_is_wrong_with_groups_is_said(lab):
     lab.write(
         USER.replace("mine.py:pairs", "other.py:pairs").replace("members = [", 'multiplicity = 3\nmembers = ["left", ')
@@ -208,3 +257,5 @@ def test_a_finder_stays_what_it_was():
     assert first([1], [0], [0]) == ([(0, 1)], 1) and first.__beamport_every__ == 8
     with pytest.raises(ValueError, match="whole number from 1"):
         beamport.finder(every=0)
+    with pytest.raises(ValueError, match="`wait_ns` is a whole number from 1"):
+        beamport.finder(wait_ns=0)

@@ -229,7 +229,7 @@ parameters = { keep = "v > THRESHOLD", values = { v = { stream = "values", sourc
 
 def test_what_the_reference_page_shows_is_checked_and_runs(lab):
     page = (ROOT / "docs" / "reference" / "workers.md").read_text()
-    (block,) = re.findall(r"```toml\n(.*?)```", page, re.S)
+    block = next(block for block in re.findall(r"```toml\n(.*?)```", page, re.S) if block.startswith("instrument"))
     assert {w["call"] for w in tomllib.loads(block)["worker"].values()} == {
         *("attach", "filter", "groups", "histogram", "split", "stitch")
     }

@@ -6,10 +6,10 @@
 //! another, until the code is mended. No message is left out: the groups behind would be others.
 
 use crate::fault;
-use flow::{Data, Fault, Outputs, Stop};
+use flow::{Data, Fault, Outputs, Stop, Waiting};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{IntoPyDict as _, PyBytes};
 use std::sync::{Arc, Mutex, PoisonError};
 use workers::{Finder, Found, Grouping, Pending};
 
@@ -56,13 +56,14 @@ impl flow::Worker for Finding {
         if self.known.as_deref() == Some(parameters) {
             return Ok(());
         }
-        let made = Python::attach(|py| self.make.call1(py, (parameters,))?.extract::<(Py<PyAny>, u64)>(py));
-        let (call, every) = made.map_err(|raised| {
+        let made =
+            Python::attach(|py| self.make.call1(py, (parameters,))?.extract::<(Py<PyAny>, u64, Option<i64>)>(py));
+        let (call, every, wait) = made.map_err(|raised| {
             let fault = Fault::new(format!("worker `{}` rejects its parameters", self.stage), &raised);
             *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(raised);
             fault
         })?;
-        let finder = Box::new(Calling { stage: self.stage.clone(), call, every, raised: self.raised.clone() });
+        let finder = Box::new(Calling { stage: self.stage.clone(), call, every, wait, raised: self.raised.clone() });
         let parsed: serde_json::Value = serde_json::from_str(parameters).unwrap_or_default();
         self.grouping = Some(Grouping::with(&self.data, &self.stage, &self.input, &parsed, finder)?);
         self.known = Some(parameters.to_owned());
@@ -93,18 +94,35 @@ struct Calling {
     stage: String,
     call: Py<PyAny>,
     every: u64,
+    /// How long after the oldest message it is called without one, ns.
+    wait: Option<i64>,
     raised: Raised,
 }
 
 impl Calling {
-    /// Calls it. What it answers is right, and entered.
-    fn called(&self, py: Python<'_>, pending: Pending<'_>, found: &mut Found) -> PyResult<usize> {
+    /// Calls it, at a message or at the time up to which the input is complete. The result is checked, and entered.
+    fn call(&self, complete_to: Option<i64>, pending: Pending<'_>, found: &mut Found) -> Result<usize, Fault> {
+        Python::attach(|py| self.called(py, complete_to, pending, found)).map_err(|raised| {
+            let fault = Fault::new(format!("the finder of worker `{}` fails", self.stage), &raised);
+            *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(raised);
+            fault
+        })
+    }
+
+    fn called(
+        &self,
+        py: Python<'_>,
+        complete_to: Option<i64>,
+        pending: Pending<'_>,
+        found: &mut Found,
+    ) -> PyResult<usize> {
         let frombuffer = py.import("numpy")?.getattr("frombuffer")?;
         let array = |bytes: &[u8], dtype: &str| frombuffer.call1((PyBytes::new(py, bytes), dtype));
         let times = array(bytemuck::cast_slice(pending.times), "int64")?;
         let members = array(bytemuck::cast_slice(pending.members), "uint32")?;
         let numbers = array(bytemuck::cast_slice(pending.numbers), "uint64")?;
-        let answer = self.call.bind(py).call1((times, members, numbers));
+        let words = complete_to.map(|time| [("complete_to", time)].into_py_dict(py)).transpose()?;
+        let answer = self.call.bind(py).call((times, members, numbers), words.as_ref());
         store::end_if_forked();
         let answer = answer?;
         let (groups, done): (Vec<(usize, usize)>, usize) = answer.extract().map_err(|_| {
@@ -136,11 +154,21 @@ impl Calling {
 
 impl Finder for Calling {
     fn find(&mut self, pending: Pending<'_>, found: &mut Found) -> Result<usize, Fault> {
-        Python::attach(|py| self.called(py, pending, found)).map_err(|raised| {
-            let fault = Fault::new(format!("the finder of worker `{}` fails", self.stage), &raised);
-            *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(raised);
-            fault
-        })
+        self.call(None, pending, found)
+    }
+
+    fn pass_time(&mut self, time: i64, pending: Pending<'_>, found: &mut Found) -> Result<usize, Fault> {
+        match self.wait {
+            _ if time == i64::MAX => Ok(self.cut(pending, found)),
+            Some(_) => self.call(Some(time), pending, found),
+            None => Ok(0),
+        }
+    }
+
+    fn waiting(&self, pending: Pending<'_>) -> Waiting {
+        let oldest = pending.oldest();
+        let due = self.wait.map_or(i64::MAX, |wait| oldest.saturating_add(wait).saturating_add(1));
+        Waiting { messages: pending.len() as u64, oldest, due }
     }
 
     fn every(&self) -> u64 {

@@ -22,5 +22,3 @@ pub(crate) const PENDING_MAX: i64 = 1 << 20;
 pub(crate) const FRAME_MAX: u64 = 1 << 30;
 /// Dimensions of a frame of pieces at most.
 pub(crate) const DIMENSIONS_MAX: usize = 8;
-/// Messages of which the least lag of the clock counts, so that one with a wrong time does not.
-pub(crate) const LAG_WINDOW: u32 = 64;

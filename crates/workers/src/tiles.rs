@@ -21,7 +21,7 @@
 use super::again::{self, Again};
 use super::{said, unreadable};
 use flow::edge::{Needs, WorkerKind, WorkerPlace, WorkerPlan};
-use flow::{Data, Fault, Made, Outputs, Stop, Worker};
+use flow::{Data, Fault, Made, Outputs, Stop, Waiting, Worker};
 use settings::{Key, key, required};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -342,7 +342,16 @@ impl Stitching {
         Ok(())
     }
 
-    /// Lets go of tiles that nobody will ask for: those before what was needed at the last commit.
+    /// Says which tiles before `next` wait for others, whatever the time is.
+    fn keep(&self, next: u64, out: &mut Outputs<'_>) {
+        let tiles = self.partials.iter().map(|partial| (partial.tiles.len() - partial.missing) as u64).sum();
+        let oldest = self.partials.iter().map(|partial| partial.key.2).min().unwrap_or(i64::MAX);
+        // The tiles themselves are found in the input again.
+        out.keep(&[next]);
+        out.wait(Waiting { messages: tiles, oldest, due: i64::MAX });
+    }
+
+    /// Releases tiles that nobody will ask for: those before what was needed at the last commit.
     fn release(&mut self, from: u64) {
         let oldest = self.partials.iter().map(|partial| partial.first).min();
         self.again.need(from, oldest.unwrap_or(from));
@@ -445,6 +454,21 @@ impl Worker for Stitching {
             self.next = Some(message.sequence + 1);
         }
         self.next = Some(batch.next());
+        self.keep(batch.next(), out);
+        Ok(())
+    }
+
+    fn pass_time(&mut self, time: i64, out: &mut Outputs<'_>) -> Result<(), Stop> {
+        let next = out.next();
+        if self.next.is_none_or(|known| known > next) {
+            self.find(next)?;
+        }
+        if time == i64::MAX {
+            // The input has ended: no tile comes that they wait for.
+            *self.said.entry("incomplete").or_default() += self.partials.len() as u64;
+            (self.partials, self.kept_bytes) = (VecDeque::new(), 0);
+        }
+        self.keep(next, out);
         Ok(())
     }
 

@@ -604,6 +604,24 @@ fn a_stitch_that_began_anew_had_forgotten_the_tiles_before_a_damaged_one() {
     assert_eq!(stitch.account(), [("done".to_owned(), 2), ("lost.corrupt".to_owned(), 1)].into());
 }
 
+#[test]
+fn tiles_that_wait_for_others_are_held_until_the_input_ends() {
+    let mut split = Lab::new(1, Level::Memory, &SPLIT, json!({"rows": 2, "columns": 1}));
+    for id in 0..2 {
+        split.append(i64::from(id), AD00, &frame(id, DType::UInt8, &[4, 4], &pixels(DType::UInt8, &[4, 4], id)));
+    }
+    let tiles = split.finish();
+    let mut stitch = Lab::new(1, Level::Memory, &STITCH, json!({}));
+    tiles[..3].iter().for_each(|(time, _, schema, bytes)| assert!(stitch.append(*time, *schema, bytes)));
+    assert_eq!(stitch.finish().len(), 1);
+    assert_eq!(stitch.account(), [("done".to_owned(), 2), ("waits".to_owned(), 1)].into());
+    stitch.kill_slot();
+    stitch.heard.ended = true;
+    assert_eq!(stitch.finish().len(), 1);
+    assert_eq!(stitch.account(), [("done".to_owned(), 3)].into());
+    assert!(flow::Worker::statistics(stitch.native().unwrap()).contains("\"incomplete\":1"));
+}
+
 /// One history of frames that are put together of tiles.
 fn of_tiles(seed: u64) -> Counts {
     let mut dice = Dice::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));

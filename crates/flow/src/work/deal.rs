@@ -49,6 +49,7 @@ impl Work {
                 break;
             }
             let id = self.add_piece(input, first, next);
+            self.sources[input].compare(next - 1);
             self.sources[input].cut = next;
             self.sources[input].waits_since = None;
             did = true;

@@ -6,6 +6,7 @@
 use super::cutover::Beside;
 use crate::Fault;
 use crate::data::{Data, stream_fault};
+use crate::limits::LAG_BLOCKS;
 use crate::merge::UpstreamState;
 use crate::records::{CUT, Input, WAITS, epoch_end};
 use crate::slot::Waiting;
@@ -41,6 +42,33 @@ pub(super) struct Source {
     pub(super) waiting: Waiting,
     /// The time that has passed last, and behind which message.
     pub(super) passed: Option<(u64, i64)>,
+    lag: Lag,
+}
+
+/// How far messages are behind the time up to which the input was said to be complete: for boards with a clock behind
+/// that of the machine, whose time the frontier of their source is. The least of the last blocks, of which a message
+/// with a wrong time is one.
+#[derive(Default)]
+struct Lag {
+    /// ns, of the window before and of this one.
+    before: Option<i64>,
+    least: Option<i64>,
+    count: u32,
+}
+
+impl Lag {
+    fn see(&mut self, behind: i64) {
+        if self.count == LAG_BLOCKS {
+            *self = Self { before: self.least, ..Self::default() };
+        }
+        self.count += 1;
+        self.least = Some(self.least.map_or(behind, |least| least.min(behind)));
+    }
+
+    fn ns(&self) -> i64 {
+        let least = self.before.into_iter().chain(self.least).min();
+        least.unwrap_or(0).max(0)
+    }
 }
 
 impl Source {
@@ -128,6 +156,7 @@ impl Source {
             kept,
             waiting: Waiting { messages: account_waits, ..Waiting::default() },
             passed: None,
+            lag: Lag::default(),
         };
         source.wait(known_waiting.unwrap_or_default());
         Ok(source)
@@ -145,10 +174,19 @@ impl Source {
     /// before it is done and committed.
     pub(super) fn due_time(&self) -> Option<i64> {
         let is_at_end = self.ended && self.reader.end() <= self.committed;
-        let time = if is_at_end { i64::MAX } else { self.frontier };
+        let time = if is_at_end { i64::MAX } else { self.frontier.saturating_sub(self.lag.ns()) };
         let is_due = self.waiting.messages > 0 && (is_at_end || time >= self.waiting.due);
         let is_new = self.passed.is_none_or(|(next, before)| next < self.committed || before < time);
         (is_due && is_new && self.cut == self.committed && self.ahead.is_empty()).then_some(time)
+    }
+
+    /// Compares the last message of a new block with the frontier, which was said before the message came.
+    pub(super) fn compare(&mut self, sequence: u64) {
+        let is_known = self.kept.is_some() && self.frontier > i64::MIN;
+        let entries = if is_known { self.reader.entries(sequence, 1).unwrap_or_default() } else { &[] };
+        if let [entry] = entries {
+            self.lag.see(self.frontier.saturating_sub(entry.source_time));
+        }
     }
 
     /// All of it is done, and nothing can be made of what waits.

@@ -27,7 +27,6 @@ mod finder;
 mod frames;
 mod give;
 mod held;
-mod lag;
 mod peak;
 mod rules;
 #[cfg(test)]
@@ -37,14 +36,13 @@ mod windows;
 
 pub use finder::{Finder, Found, Pending};
 use held::Held;
-use lag::Lag;
 use rules::{Make, Rules};
 
 use super::again::{self, Again};
 use super::said;
 use super::span::Span;
 use flow::edge::{Needs, Sends, WorkerKind, WorkerPlace, WorkerPlan};
-use flow::{Data, Fault, Outputs, Stop, Waiting, Worker, device_of, misfit};
+use flow::{Data, Fault, Outputs, Stop, Worker, device_of, misfit};
 use serde_json::{Map, Value};
 use settings::{Key, Refused, Section, Setting, key, shortened};
 use std::sync::Arc;
@@ -410,7 +408,6 @@ pub struct Grouping {
     finder: Box<dyn Finder>,
     rows: Rows,
     held: Held,
-    lag: Lag,
     found: Found,
     /// Of each row of the origins, the member; as far as the names are known.
     members: Vec<u32>,
@@ -462,7 +459,6 @@ impl Grouping {
             finder,
             rows: Rows::default(),
             held: Held::default(),
-            lag: Lag::default(),
             found: Found::default(),
             members: Vec::new(),
             judged: 0,
@@ -508,7 +504,6 @@ impl Grouping {
         if member == STRANGE {
             self.said.strange += 1;
         } else {
-            self.lag.see(entry);
             self.rows.push(entry, sequence, member);
             if (sequence + 1).is_multiple_of(self.finder.every().max(1)) {
                 done = self.finder.find(self.rows.pending(), &mut self.found)?;
@@ -577,7 +572,7 @@ impl Grouping {
             |words: &&[u64]| matches!(words, [next, kind, _, _, _, ..] if *next <= before && *kind == self.kind);
         let kept = kept.as_deref().filter(is_ours);
         let said = self.said;
-        (self.rows, self.held, self.lag) = (Rows::default(), Held::default(), Lag::default());
+        (self.rows, self.held) = (Rows::default(), Held::default());
         (self.groups, self.passed) = (0, 0);
         // Of another stream of this name nothing is known.
         (self.former, self.members, self.stopped) = (give::Former::default(), Vec::new(), None);
@@ -652,8 +647,7 @@ impl Grouping {
         self.words.extend([next, self.kind, first, self.groups, self.passed]);
         self.finder.keep(&mut self.words);
         out.keep(&self.words);
-        let waiting = self.finder.waiting(self.rows.pending());
-        out.wait(Waiting { due: waiting.due.saturating_add(self.lag.ns()), ..waiting });
+        out.wait(self.finder.waiting(self.rows.pending()));
         self.kept = Some((next, first));
     }
 }
@@ -685,11 +679,7 @@ impl Worker for Grouping {
                 self.found.clear();
                 match self.rows.len() {
                     0 => 0,
-                    _ => {
-                        // At the end of the input nothing more comes, whatever the clocks show.
-                        let time = if time == i64::MAX { time } else { time.saturating_sub(self.lag.ns()) };
-                        self.finder.pass_time(time, self.rows.pending(), &mut self.found)?
-                    }
+                    _ => self.finder.pass_time(time, self.rows.pending(), &mut self.found)?,
                 }
             }
         };
