@@ -8,6 +8,7 @@ import json
 import os
 import random
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -23,6 +24,9 @@ from stream_files import Stream, streams
 
 ROOT = Path(__file__).resolve().parents[2]
 HANG_S = 120.0
+# What shells and systemd allow softly: programs raise it themselves.
+OPEN_FILES = 1024
+resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 SOAK = os.environ.get("BEAMPORT_SOAK") == "1"
 
 

@@ -1,5 +1,5 @@
-// A disk that takes 5 ms for each sync, for LD_PRELOAD. `SLOW_SYNC_LOG` names a file that gets a line for each: the name
-// of the thread that waits.
+// A disk that takes `SLOW_SYNC_MS` for each sync, for LD_PRELOAD. `SLOW_SYNC_LOG` names a file that gets a line for
+// each: the name of the thread that waits.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>
@@ -19,7 +19,8 @@ static void wait_for_disk(void) {
         if (write(log, name, strlen(name)) < 0) abort();
         close(log);
     }
-    const struct timespec pause = {0, 5000000};
+    const char *ms = getenv("SLOW_SYNC_MS");
+    const struct timespec pause = {0, ms ? 1000000L * atoi(ms) : 0};
     nanosleep(&pause, NULL);
 }
 

@@ -27,6 +27,7 @@ use std::process::ExitCode;
 /// Runs the program with these kinds of sources and sinks: what was typed, to its exit status.
 #[must_use]
 pub fn run(registry: &Registry) -> ExitCode {
+    room::raise_open_files();
     let status = run_verb(registry);
     store::printed::settle();
     status

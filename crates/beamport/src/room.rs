@@ -28,6 +28,19 @@ pub fn statfs(place: &Path) -> Option<libc::statfs> {
     (unsafe { libc::statfs(name.as_ptr(), &mut stat) } == 0).then_some(stat)
 }
 
+/// Raises the soft limit of open files to the hard one, for this program and those that it starts: a stream takes about
+/// ten files, and shells and systemd allow 1,024 softly. A limit that cannot be raised stays.
+pub fn raise_open_files() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure outlives the calls.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 && limit.rlim_cur < limit.rlim_max {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
+    }
+}
+
 /// Bytes of shared memory that are free, and that there are.
 #[must_use]
 pub fn shared() -> Option<(u64, u64)> {

@@ -75,7 +75,7 @@ impl Fuzz {
             Read::Refused { .. } => numbers.damage(),
             Read::Whole => {}
         }
-        numbers.file(self.now, true, &mut self.lost);
+        numbers.find_lost(self.now, true, &mut self.lost);
         self.lost.clear();
     }
 

@@ -198,7 +198,7 @@ impl Inspection<'_> {
         let mut is_clean = refused == 0 && self.datagrams > 0;
         for (name, origin) in &mut self.origins {
             let mut lost = Vec::new();
-            origin.numbers.file(i64::MAX, true, &mut lost);
+            origin.numbers.find_lost(i64::MAX, true, &mut lost);
             let lost: u64 = lost.iter().map(|lost| lost.numbers.end - lost.numbers.start).sum();
             let numbers =
                 origin.range.map_or(String::new(), |(low, high)| format!(", numbers {low} to {high}, {lost} missing"));

@@ -8,8 +8,8 @@
 //! counted with its cause, from the numbers of the board (`numbers.rs`). Bytes that are no datagram of a board are
 //! counted as `refused.REASON`.
 
+mod account;
 mod boards;
-mod books;
 mod capture;
 mod files;
 pub mod framing;

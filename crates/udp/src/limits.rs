@@ -46,10 +46,10 @@ pub(crate) const POLLED: usize = 128;
 pub(crate) const NUMBERINGS_MAX: usize = 256;
 
 /// Foreign datagrams of each reason that are set aside: enough to see what they are.
-pub(crate) const STRANGERS: usize = 16;
+pub(crate) const FOREIGN_DATAGRAMS: usize = 16;
 
 /// Bytes of all of them.
-pub(crate) const STRANGERS_BYTES: usize = 1 << 20;
+pub(crate) const FOREIGN_BYTES: usize = 1 << 20;
 
 /// Holes are filed, and the counter of the kernel is read, at most so often, ns: each time is a commit in the book of
 /// the stream.

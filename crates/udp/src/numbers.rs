@@ -379,7 +379,7 @@ impl Numbers {
     }
 
     /// Files holes for which the reorder time is over. `is_drained`: all that had arrived was taken.
-    pub(crate) fn file(&mut self, now: i64, is_drained: bool, lost: &mut Vec<Lost>) {
+    pub(crate) fn find_lost(&mut self, now: i64, is_drained: bool, lost: &mut Vec<Lost>) {
         while self.due().is_some_and(|due| due <= now)
             && let Some(hole) = self.holes.pop_front()
         {
@@ -473,7 +473,7 @@ mod tests {
         if numbers.closes() {
             numbers.close(lost);
         }
-        numbers.file(now, true, lost);
+        numbers.find_lost(now, true, lost);
         sign
     }
 
@@ -484,7 +484,7 @@ mod tests {
             assert_eq!(take(&mut numbers, number, now, &mut lost), Sign::New);
         }
         assert_eq!((numbers.due(), lost.len()), (Some(51), 0));
-        numbers.file(51, true, &mut lost);
+        numbers.find_lost(51, true, &mut lost);
         assert_eq!(lost_of(&lost, Cause::Network), [1, 3]);
         assert_eq!(lost[1].times, (0, 4));
         // The account corrects a hole that was filed too early.
@@ -499,7 +499,7 @@ mod tests {
         for number in [5, 2, 6, 3] {
             assert_eq!(take(&mut numbers, number, 0, &mut lost), Sign::New);
         }
-        numbers.file(100, true, &mut lost);
+        numbers.find_lost(100, true, &mut lost);
         assert_eq!(lost_of(&lost, Cause::Network), [4]);
     }
 
@@ -512,7 +512,7 @@ mod tests {
         assert_eq!(numbers.announce(5, 9, 0), Sign::New);
         // One that was late says nothing.
         assert_eq!(numbers.announce(2, 1, 0), Sign::Late);
-        numbers.file(100, true, &mut lost);
+        numbers.find_lost(100, true, &mut lost);
         assert_eq!(lost_of(&lost, Cause::Network), [0, 1, 3, 4]);
         assert_eq!(numbers.announce(0, 10, 0), Sign::Restart);
     }
@@ -535,13 +535,13 @@ mod tests {
         take(&mut numbers, 0, 0, &mut lost);
         // A datagram of somebody else.
         numbers.damage();
-        numbers.file(1, true, &mut lost);
+        numbers.find_lost(1, true, &mut lost);
         for number in 1..100 {
             take(&mut numbers, number, number as i64, &mut lost);
         }
         take(&mut numbers, 102, 102, &mut lost);
         numbers.drop_in_kernel(1);
-        numbers.file(1000, true, &mut lost);
+        numbers.find_lost(1000, true, &mut lost);
         assert_eq!((lost_of(&lost, Cause::Kernel), lost_of(&lost, Cause::Damaged)), (vec![100], vec![]));
         assert_eq!(lost_of(&lost, Cause::Network), [101]);
     }
@@ -556,10 +556,10 @@ mod tests {
             numbers.drop_in_kernel(3);
             numbers.damage();
         }
-        both[0].file(100, true, &mut lost[0]);
+        both[0].find_lost(100, true, &mut lost[0]);
         let spent = both[0].spent();
         both[1].spend(spent);
-        both[1].file(100, true, &mut lost[1]);
+        both[1].find_lost(100, true, &mut lost[1]);
         let [first, second] = &lost;
         assert_eq!((spent, lost_of(first, Cause::Kernel)), ([2, 0], vec![1, 2]));
         assert_eq!((lost_of(second, Cause::Kernel), lost_of(second, Cause::Damaged)), (vec![1], vec![2]));
@@ -573,7 +573,7 @@ mod tests {
             take(&mut numbers, number, i64::MAX, &mut lost);
             numbers.announce(u64::MAX, i64::MAX, i64::MIN);
         }
-        numbers.file(i64::MAX, true, &mut lost);
+        numbers.find_lost(i64::MAX, true, &mut lost);
     }
 
     /// What becomes of numbers: a message that is held is taken or refused with the next one.
@@ -588,7 +588,7 @@ mod tests {
                 Sign::New => taken.push(number),
                 Sign::Doubt => held = Some(number),
                 Sign::Restart => {
-                    numbers.file(i64::MAX, false, &mut lost);
+                    numbers.find_lost(i64::MAX, false, &mut lost);
                     numbers.restart();
                     assert_eq!(take(numbers, number, 0, &mut lost), Sign::New);
                     taken.push(number);
@@ -605,7 +605,7 @@ mod tests {
             }
         }
         refused += u64::from(numbers.dismiss());
-        numbers.file(i64::MAX, true, &mut lost);
+        numbers.find_lost(i64::MAX, true, &mut lost);
         (taken, refused, lost)
     }
 
@@ -657,9 +657,9 @@ mod tests {
                 if numbers.closes() {
                     numbers.close(&mut lost);
                 }
-                numbers.file(number as i64, true, &mut lost);
+                numbers.find_lost(number as i64, true, &mut lost);
             }
-            numbers.file(i64::MAX, true, &mut lost);
+            numbers.find_lost(i64::MAX, true, &mut lost);
             let missing = lost.iter().flat_map(|one| one.numbers.clone()).filter(|n| !taken.contains(n)).count();
             // Its own number is lost, and at most the one that it had in its place.
             assert!(restarts == 0 && missing <= 1 && taken.len() >= 9_998, "bit {bit}: {missing} {}", taken.len());
@@ -727,7 +727,7 @@ mod tests {
                 }
             }
             numbers.announce(total, i64::MAX, total as i64);
-            numbers.file(i64::MAX, true, &mut lost);
+            numbers.find_lost(i64::MAX, true, &mut lost);
             assert!(came.iter().all(|n| *n <= 1));
             let missing = came.iter().filter(|n| **n == 0).count() as u64;
             // Those before the first that arrived are not known to be missing.

@@ -1,8 +1,8 @@
 //! One port of a source: its socket, the board that sends to it, and what is known of the board's messages.
 
-use crate::books::{Books, Fate, HeldMessage, known_numberings};
+use crate::account::{Fate, HeldMessage, NumberAccount, known_numberings};
 use crate::framing::{Cut, Framing, Number, Read};
-use crate::limits::{BATCH as DATAGRAMS, DEAF, LIVES_MAX, NUMBERINGS_MAX, STRANGERS, STRANGERS_BYTES};
+use crate::limits::{BATCH as DATAGRAMS, DEAF, FOREIGN_BYTES, FOREIGN_DATAGRAMS, LIVES_MAX, NUMBERINGS_MAX};
 use crate::numbers::Sign;
 use crate::owner::{Owner, Sender};
 use crate::section::{Address, Plan};
@@ -21,7 +21,7 @@ pub(crate) struct Turn<'a> {
     /// ns since 1970 UTC.
     pub(crate) now: i64,
     pub(crate) out: &'a mut dyn Outlet,
-    pub(crate) strangers: &'a mut Strangers,
+    pub(crate) foreign: &'a mut ForeignDatagrams,
     /// Messages of one datagram.
     pub(crate) cuts: &'a mut Vec<Cut>,
     /// A message found no room.
@@ -50,18 +50,18 @@ impl Deaf {
 
 /// Foreign datagrams to be set aside at the end of the step, and how many were of each reason.
 #[derive(Default)]
-pub(crate) struct Strangers {
+pub(crate) struct ForeignDatagrams {
     pub(crate) kept: Vec<(&'static str, String, Vec<u8>)>,
     counts: BTreeMap<&'static str, usize>,
     /// Bytes of all that were set aside.
     bytes: usize,
 }
 
-impl Strangers {
+impl ForeignDatagrams {
     /// Keeps a datagram, if it is one of the first of its reason.
     fn keep(&mut self, reason: &'static str, sender: Option<IpAddr>, datagram: &[u8]) {
         let count = self.counts.entry(reason).or_default();
-        if *count >= STRANGERS || self.bytes + datagram.len() > STRANGERS_BYTES {
+        if *count >= FOREIGN_DATAGRAMS || self.bytes + datagram.len() > FOREIGN_BYTES {
             return;
         }
         *count += 1;
@@ -78,11 +78,11 @@ struct Counter {
 
 impl Counter {
     /// Adds what the kernel has dropped since the last look.
-    fn read(&mut self, socket: &UdpSocket, all: &mut [Books]) {
+    fn read(&mut self, socket: &UdpSocket, all: &mut [NumberAccount]) {
         // It cannot fail on a socket of ours; then drops are counted as lost in the network.
         if let Ok(drops) = socket::drops(socket) {
             let new = u64::from(drops.wrapping_sub(self.known));
-            all.iter_mut().for_each(|books| books.numbers.drop_in_kernel(new));
+            all.iter_mut().for_each(|account| account.numbers.drop_in_kernel(new));
             self.known = drops;
         }
     }
@@ -97,7 +97,7 @@ pub(crate) struct Port {
     socket: UdpSocket,
     counter: Counter,
     /// One for each numbering of the board, by their numbers; the first is always there.
-    books: Vec<Books>,
+    accounts: Vec<NumberAccount>,
     stamped: Stamped,
     framing: Box<dyn Framing>,
     /// Datagrams that the next call asks for.
@@ -117,7 +117,7 @@ impl Port {
         let framing = plan.framing.build(plan, &address.origin)?;
         let known = known_numberings(&address.origin, framing.numbering_word(), resume);
         let of = (&*address.origin, plan.reorder, framing.as_ref());
-        let books = known.into_iter().map(|numbering| Books::new(of, numbering, now, resume)).collect();
+        let accounts = known.into_iter().map(|numbering| NumberAccount::new(of, numbering, now, resume)).collect();
         let known = resume.origins.iter().find(|origin| origin.name == address.origin);
         let title = match plan.ports.len() {
             1 => format!("source `{}`", plan.name),
@@ -129,7 +129,7 @@ impl Port {
             counter: Counter { known: socket::drops(&socket).map_err(cannot)? },
             address: address.clone(),
             socket,
-            books,
+            accounts,
             stamped: Stamped(known.map(|known| known.last_time)),
             framing,
             asked: 2,
@@ -149,14 +149,14 @@ impl Port {
         self.framing.stream()
     }
 
-    pub(crate) fn books(&self) -> &[Books] {
-        &self.books
+    pub(crate) fn accounts(&self) -> &[NumberAccount] {
+        &self.accounts
     }
 
     /// When a missing number is lost, and the time up to which no number is missing; none: none is.
     pub(crate) fn missing(&self) -> Option<(i64, i64)> {
-        let of = |books: &Books| Some((books.numbers.due()?, books.numbers.complete_to()?));
-        self.books.iter().filter_map(of).reduce(|a, b| (a.0.min(b.0), a.1.min(b.1)))
+        let of = |account: &NumberAccount| Some((account.numbers.due()?, account.numbers.complete_to()?));
+        self.accounts.iter().filter_map(of).reduce(|a, b| (a.0.min(b.0), a.1.min(b.1)))
     }
 
     /// Datagrams came, and nothing of them was a message.
@@ -174,7 +174,7 @@ impl Port {
             for at in 0..count {
                 for part in batch.datagrams(at) {
                     taken += 1;
-                    self.take(batch, (at, part), turn)?;
+                    self.read_datagram(batch, (at, part), turn)?;
                 }
             }
             if !batch.was_full(count) {
@@ -188,30 +188,30 @@ impl Port {
     }
 
     /// Reads the counter of the kernel, and files what is missing for too long. `is_drained`: the socket had no more.
-    pub(crate) fn file_missing(&mut self, is_drained: bool, turn: &mut Turn<'_>) -> Result<(), Fault> {
+    pub(crate) fn report_missing(&mut self, is_drained: bool, turn: &mut Turn<'_>) -> Result<(), Fault> {
         if let Some(name) = &turn.plan.interface {
             let has = socket::has_interface(&self.socket, name);
             has.map_err(|error| cannot_listen(turn.plan, &self.address, &error))?;
         }
-        self.counter.read(&self.socket, &mut self.books);
-        for at in 0..self.books.len() {
-            let books = &mut self.books[at];
-            books.numbers.file(turn.now, is_drained, &mut books.lost);
-            self.file(at, turn.out)?;
+        self.counter.read(&self.socket, &mut self.accounts);
+        for at in 0..self.accounts.len() {
+            let account = &mut self.accounts[at];
+            account.numbers.find_lost(turn.now, is_drained, &mut account.lost);
+            self.report_lost(at, turn.out)?;
         }
         Ok(())
     }
 
     /// Puts all that is missing into the account.
     pub(crate) fn close(&mut self, out: &mut dyn Outlet) -> Result<(), Fault> {
-        self.counter.read(&self.socket, &mut self.books);
-        for at in 0..self.books.len() {
-            let books = &mut self.books[at];
-            if books.numbers.dismiss() {
-                books.refuse("number", out)?;
+        self.counter.read(&self.socket, &mut self.accounts);
+        for at in 0..self.accounts.len() {
+            let account = &mut self.accounts[at];
+            if account.numbers.dismiss() {
+                account.refuse("number", out)?;
             }
-            books.numbers.file(i64::MAX, false, &mut books.lost);
-            self.file(at, out)?;
+            account.numbers.find_lost(i64::MAX, false, &mut account.lost);
+            self.report_lost(at, out)?;
         }
         Ok(())
     }
@@ -220,8 +220,8 @@ impl Port {
     pub(crate) fn fault(&self, now: i64) -> Option<Fault> {
         let (most, patience) = DEAF;
         let is_deaf = self.deaf.datagrams >= most && now.saturating_sub(self.deaf.since) >= patience;
-        let counted = self.books.iter().find(|books| books.is_counted_here).map(|books| {
-            let what = format!("the losses of `{}` are not known any more", books.name);
+        let counted = self.accounts.iter().find(|account| account.is_counted_here).map(|account| {
+            let what = format!("the losses of `{}` are not known any more", account.name);
             let cause = format!("it has begun to count again {LIVES_MAX} times");
             Fault::new(what, cause).hint("begin another data folder")
         });
@@ -234,7 +234,7 @@ impl Port {
         if self.deaf.datagrams == 0 {
             return None;
         }
-        let counts = &self.books.first()?.counts;
+        let counts = &self.accounts.first()?.counts;
         let words: Vec<String> = counts.iter().map(|(word, n)| format!("{n} {word}")).collect();
         let what = format!("{} has refused the last {} datagrams", self.title, self.deaf.datagrams);
         let hint =
@@ -242,15 +242,20 @@ impl Port {
         Some(Fault::new(what, format!("so far {}", words.join(", "))).hint(hint))
     }
 
-    /// Takes the datagram in this part of place `at`.
-    fn take(&mut self, batch: &Batch, (at, part): (usize, Range<usize>), turn: &mut Turn<'_>) -> Result<(), Fault> {
+    /// Makes messages of the datagram in this part of place `at`.
+    fn read_datagram(
+        &mut self,
+        batch: &Batch,
+        (at, part): (usize, Range<usize>),
+        turn: &mut Turn<'_>,
+    ) -> Result<(), Fault> {
         let datagram = &batch.bytes(at)[part];
         if !may_send(batch, at, turn.plan) {
-            turn.strangers.keep("sender", batch.sender(at), datagram);
-            return self.books[0].refuse("sender", turn.out);
+            turn.foreign.keep("sender", batch.sender(at), datagram);
+            return self.accounts[0].refuse("sender", turn.out);
         }
-        self.books[0].datagrams += 1;
-        self.books[0].bytes += datagram.len() as u64;
+        self.accounts[0].datagrams += 1;
+        self.accounts[0].bytes += datagram.len() as u64;
         let mut cuts = std::mem::take(turn.cuts);
         cuts.clear();
         let read = self.framing.cut(datagram, &mut cuts);
@@ -258,11 +263,11 @@ impl Port {
         let sender = Sender { address: batch.sender(at), stream: self.framing.stream() };
         if (is_numbered || matches!(read, Read::Next(..))) && !self.owner.accepts(sender, turn.now) {
             *turn.cuts = cuts;
-            turn.strangers.keep("stranger", sender.address, datagram);
-            return self.books[0].refuse("stranger", turn.out);
+            turn.foreign.keep("stranger", sender.address, datagram);
+            return self.accounts[0].refuse("stranger", turn.out);
         }
         if let Read::Refused { reason, .. } = read {
-            turn.strangers.keep(reason, sender.address, datagram);
+            turn.foreign.keep(reason, sender.address, datagram);
         }
         let is_sign_of_life = cuts.is_empty() && !matches!(read, Read::Refused { .. });
         self.has_message = false;
@@ -270,62 +275,62 @@ impl Port {
             self.message(cut, datagram, turn)?;
         }
         *turn.cuts = cuts;
-        self.note(read, sender.address, turn)?;
+        self.end_datagram(read, sender.address, turn)?;
         self.deaf.see(self.has_message || is_sign_of_life, turn.now);
         Ok(())
     }
 
-    /// Notes what a datagram is beside the messages in it.
-    fn note(&mut self, read: Read, address: Option<IpAddr>, turn: &mut Turn<'_>) -> Result<(), Fault> {
-        let books = &mut self.books[0];
+    /// Accounts for what a datagram is beside the messages in it.
+    fn end_datagram(&mut self, read: Read, address: Option<IpAddr>, turn: &mut Turn<'_>) -> Result<(), Fault> {
+        let account = &mut self.accounts[0];
         match read {
             Read::Whole => {}
             Read::Refused { reason, is_damaged } => {
-                books.refuse(reason, turn.out)?;
+                account.refuse(reason, turn.out)?;
                 // What others send explains no loss.
                 if is_damaged && self.owner.is_at(address) {
-                    self.books.iter_mut().for_each(|books| books.numbers.damage());
+                    self.accounts.iter_mut().for_each(|account| account.numbers.damage());
                 }
             }
             Read::Next(number, stamp) => match self.stamped.time_of(stamp, turn.plan, turn.now)? {
-                None => books.refuse("time", turn.out)?,
-                Some(time) => match books.numbers.announce(number, time, turn.now) {
+                None => account.refuse("time", turn.out)?,
+                Some(time) => match account.numbers.announce(number, time, turn.now) {
                     Sign::Restart => {
-                        if books.restart(turn.out)? {
-                            books.numbers.announce(number, time, turn.now);
+                        if account.restart(turn.out)? {
+                            account.numbers.announce(number, time, turn.now);
                         }
                     }
-                    Sign::Doubt => books.refuse("number", turn.out)?,
+                    Sign::Doubt => account.refuse("number", turn.out)?,
                     Sign::New | Sign::Duplicate | Sign::Late => {}
                 },
             },
         }
-        self.books[0].settle();
+        self.accounts[0].settle();
         self.release(0, turn)
     }
 
     /// Takes a message of a datagram.
     fn message(&mut self, cut: &Cut, datagram: &[u8], turn: &mut Turn<'_>) -> Result<(), Fault> {
         let Some(at) = self.numbering(cut.numbering, turn) else {
-            turn.strangers.keep("origin", None, datagram);
-            return self.books[0].refuse("origin", turn.out);
+            turn.foreign.keep("origin", None, datagram);
+            return self.accounts[0].refuse("origin", turn.out);
         };
         match self.stamped.time_of(cut.stamp, turn.plan, turn.now)? {
             Some(time) => self.timed(at, cut, (time, datagram), turn)?,
-            None => return self.books[at].refuse("time", turn.out),
+            None => return self.accounts[at].refuse("time", turn.out),
         }
         self.release(at, turn)
     }
 
     /// Takes or refuses the message whose number was not believed, once the next one has said which.
     fn release(&mut self, at: usize, turn: &mut Turn<'_>) -> Result<(), Fault> {
-        let Some((held, is_believed)) = self.books[at].settled.take() else { return Ok(()) };
+        let Some((held, is_believed)) = self.accounts[at].settled.take() else { return Ok(()) };
         let HeldMessage { cut, time, datagram } = held;
         if is_believed {
             return self.timed(at, &cut, (time, &datagram), turn);
         }
-        turn.strangers.keep("number", None, &datagram);
-        self.books[at].refuse("number", turn.out)
+        turn.foreign.keep("number", None, &datagram);
+        self.accounts[at].refuse("number", turn.out)
     }
 
     /// Takes a message of this source time.
@@ -336,22 +341,22 @@ impl Port {
         (time, datagram): (i64, &[u8]),
         turn: &mut Turn<'_>,
     ) -> Result<(), Fault> {
-        let books = &mut self.books[at];
-        let number = match books.fate(cut.number, self.framing.as_ref(), (time, turn.now), turn.out)? {
+        let account = &mut self.accounts[at];
+        let number = match account.fate(cut.number, self.framing.as_ref(), (time, turn.now), turn.out)? {
             Fate::Number(number) => number,
             Fate::Held => {
-                books.held = Some(HeldMessage { cut: cut.clone(), time, datagram: datagram.to_vec() });
+                account.held = Some(HeldMessage { cut: cut.clone(), time, datagram: datagram.to_vec() });
                 return Ok(());
             }
-            Fate::Refused(reason) => return books.refuse(reason, turn.out),
+            Fate::Refused(reason) => return account.refuse(reason, turn.out),
         };
-        if books.numbers.closes() {
-            self.counter.read(&self.socket, &mut self.books);
-            let books = &mut self.books[at];
-            books.numbers.close(&mut books.lost);
-            self.file(at, turn.out)?;
+        if account.numbers.closes() {
+            self.counter.read(&self.socket, &mut self.accounts);
+            let account = &mut self.accounts[at];
+            account.numbers.close(&mut account.lost);
+            self.report_lost(at, turn.out)?;
         }
-        let origin = self.books[at].row(turn.out)?;
+        let origin = self.accounts[at].row(turn.out)?;
         let meta = Meta { source_time: time, origin, origin_seq: number, schema: cut.schema, flags: cut.flags };
         let payload = &datagram[cut.payload.clone()];
         self.has_message = true;
@@ -365,22 +370,22 @@ impl Port {
             // The board does not wait: the next datagram would be lost in its place.
             turn.is_full = true;
             turn.out.missing(origin, number..=number, time..=time, "full")?;
-            self.books[at].count("full", 1);
+            self.accounts[at].count("full", 1);
         }
         Ok(())
     }
 
-    /// The place of the books of a numbering, which are made on first use. None: there are too many.
+    /// The place of the account of a numbering, which is made on first use. None: there are too many.
     fn numbering(&mut self, numbering: u32, turn: &Turn<'_>) -> Option<usize> {
         if numbering == 0 {
             return Some(0);
         }
-        let place = self.books.binary_search_by_key(&numbering, |books| books.numbering);
+        let place = self.accounts.binary_search_by_key(&numbering, |account| account.numbering);
         if let Err(at) = place
-            && self.books.len() < NUMBERINGS_MAX
+            && self.accounts.len() < NUMBERINGS_MAX
         {
             let of = (&*self.address.origin, turn.plan.reorder, self.framing.as_ref());
-            self.books.insert(at, Books::new(of, numbering, turn.now, &Resume::default()));
+            self.accounts.insert(at, NumberAccount::new(of, numbering, turn.now, &Resume::default()));
             return Some(at);
         }
         place.ok()
@@ -388,11 +393,11 @@ impl Port {
 
     /// Puts lost numbers into the account. What the counts of the port have explained explains nothing in another
     /// numbering.
-    fn file(&mut self, at: usize, out: &mut dyn Outlet) -> Result<(), Fault> {
-        let spent = self.books[at].numbers.spent();
-        let others = self.books.iter_mut().enumerate().filter(|(other, _)| *other != at);
-        others.for_each(|(_, books)| books.numbers.spend(spent));
-        self.books[at].file(out)
+    fn report_lost(&mut self, at: usize, out: &mut dyn Outlet) -> Result<(), Fault> {
+        let spent = self.accounts[at].numbers.spent();
+        let others = self.accounts.iter_mut().enumerate().filter(|(other, _)| *other != at);
+        others.for_each(|(_, account)| account.numbers.spend(spent));
+        self.accounts[at].report_lost(out)
     }
 }
 

@@ -3,10 +3,10 @@
 //! Constraints: of many ports one descriptor (`epoll`) says which have something; a step looks at these alone, and at
 //! all of them every 50 ms.
 
-use crate::books::Books;
+use crate::account::NumberAccount;
 use crate::framing::Cut;
 use crate::limits::{BATCH as DATAGRAMS, FILE_PAUSE, FULL_PAUSE, IDLE_PAUSE, STEP_DATAGRAMS};
-use crate::port::{Port, Strangers, Turn};
+use crate::port::{ForeignDatagrams, Port, Turn};
 use crate::section::{Address, Plan};
 use crate::socket::{Batch, Poll};
 use crate::throttle::Control;
@@ -110,7 +110,7 @@ struct Open {
     fill: (f64, i64),
     /// Messages of one datagram.
     cuts: Vec<Cut>,
-    strangers: Strangers,
+    foreign: ForeignDatagrams,
     /// What is wrong with what comes.
     wrong: Option<Fault>,
     /// When all ports were looked at, ns.
@@ -131,7 +131,7 @@ impl Open {
             throttle,
             fill: (0.0, i64::MIN),
             cuts: Vec::new(),
-            strangers: Strangers::default(),
+            foreign: ForeignDatagrams::default(),
             wrong: None,
             looked: now,
         };
@@ -173,7 +173,7 @@ impl Open {
         // The clock of the machine may have been set.
         let looks = !(0..FILE_PAUSE).contains(&since);
         let most = self.most();
-        let mut turn = Turn { plan, now, out, strangers: &mut self.strangers, cuts: &mut self.cuts, is_full: false };
+        let mut turn = Turn { plan, now, out, foreign: &mut self.foreign, cuts: &mut self.cuts, is_full: false };
         self.ready.clear();
         match &mut self.poll {
             Some(poll) => poll.ready(&mut self.ready),
@@ -197,16 +197,16 @@ impl Open {
             Ok(())
         });
         let is_full = turn.is_full;
-        for (reason, text, datagram) in turn.strangers.kept.drain(..) {
+        for (reason, text, datagram) in turn.foreign.kept.drain(..) {
             turn.out.aside(reason, &text, now, &datagram);
         }
         received?;
         if looks {
             self.looked = now;
             for port in &mut self.ports {
-                port.file_missing(is_drained, &mut turn)?;
+                port.report_missing(is_drained, &mut turn)?;
             }
-            self.look(plan, now, out);
+            self.refresh(plan, now, out);
         }
         let streams = || self.ports.iter().map(Port::stream);
         let held = self.throttle.as_mut().and_then(|throttle| throttle.step(streams(), now, out));
@@ -233,8 +233,8 @@ impl Open {
         self.waiting.iter().filter_map(|at| self.ports.get(*at)?.missing())
     }
 
-    /// Looks at what changes slowly.
-    fn look(&mut self, plan: &Plan, now: i64, out: &mut dyn Outlet) {
+    /// Refreshes what changes slowly.
+    fn refresh(&mut self, plan: &Plan, now: i64, out: &mut dyn Outlet) {
         let Self { ports, waiting, .. } = self;
         waiting.retain(|at| ports.get(*at).is_some_and(|port| port.missing().is_some()));
         if !(0..IDLE_PAUSE).contains(&now.saturating_sub(self.fill.1)) {
@@ -252,7 +252,7 @@ impl Open {
     /// Puts all that is missing into the account, and the dead time so far.
     fn close(&mut self, now: i64, out: &mut dyn Outlet) -> Result<(), Fault> {
         if let Some(throttle) = &mut self.throttle {
-            throttle.file(now, out);
+            throttle.report_dead_time(now, out);
         }
         self.ports.iter_mut().try_for_each(|port| port.close(out))
     }
@@ -272,18 +272,18 @@ impl Open {
 
 /// Figures of all numberings together. Of one port `next` of each numbering, of several how many ports there are.
 fn status_of(ports: &[Port]) -> Value {
-    let all = || ports.iter().flat_map(Port::books);
-    let sum = |of: fn(&Books) -> u64| all().map(of).sum::<u64>();
-    let mut status = json!({"datagrams": sum(|books| books.datagrams), "bytes": sum(|books| books.bytes)});
+    let all = || ports.iter().flat_map(Port::accounts);
+    let sum = |of: fn(&NumberAccount) -> u64| all().map(of).sum::<u64>();
+    let mut status = json!({"datagrams": sum(|account| account.datagrams), "bytes": sum(|account| account.bytes)});
     let mut counts = BTreeMap::<&str, u64>::new();
     if let Some(status) = status.as_object_mut() {
-        for books in all() {
+        for account in all() {
             if let [port] = ports {
-                let origin = port.books().first().map_or("", |books| books.name.as_str());
-                let next = format!("next{}", books.name.strip_prefix(origin).unwrap_or_default());
-                status.insert(next, books.numbers.next().into());
+                let origin = port.accounts().first().map_or("", |account| account.name.as_str());
+                let next = format!("next{}", account.name.strip_prefix(origin).unwrap_or_default());
+                status.insert(next, account.numbers.next().into());
             }
-            books.counts.iter().for_each(|(word, n)| *counts.entry(word).or_default() += n);
+            account.counts.iter().for_each(|(word, n)| *counts.entry(word).or_default() += n);
         }
         if ports.len() > 1 {
             status.insert("ports".into(), ports.len().into());

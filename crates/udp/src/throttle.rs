@@ -137,7 +137,9 @@ impl Control {
                 self.dead = self.dead.saturating_add(now.saturating_sub(*since).max(0));
                 (self.held, self.releases, self.due) = (None, RELEASES, now);
             }
-            Some((_, filed)) if !(0..THROTTLE_PART).contains(&now.saturating_sub(*filed)) => self.file(now, out),
+            Some((_, filed)) if !(0..THROTTLE_PART).contains(&now.saturating_sub(*filed)) => {
+                self.report_dead_time(now, out)
+            }
             Some(_) => {}
         }
         let is_held = self.held.is_some();
@@ -153,7 +155,7 @@ impl Control {
     }
 
     /// Files the dead time up to now, if the board is to pause.
-    pub(crate) fn file(&mut self, now: i64, out: &mut dyn Outlet) {
+    pub(crate) fn report_dead_time(&mut self, now: i64, out: &mut dyn Outlet) {
         if let Some((_, filed)) = &mut self.held {
             out.silent(*filed..=now.max(*filed), Silence::Throttled);
             *filed = now;

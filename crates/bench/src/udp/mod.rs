@@ -5,10 +5,12 @@
 //! Processor time is that of the receiving program alone: on two cores the sender sets the pace. After each round of
 //! ours the account of each stream must be what the sender sent, or the measurement fails.
 //!
-//! The last row has the chain of which this is the first part, beside the sum of its parts, each alone.
+//! Another row has the chain of which this is the first part, beside the sum of its parts, each alone. The last ones have
+//! the latency of a shorter chain.
 
 mod bare;
 mod chain;
+mod latency;
 mod sender;
 
 use super::epics::thousandth;
@@ -143,6 +145,12 @@ pub(super) fn run(quick: bool, rounds: u32, tell: &mut dyn FnMut(&Figure)) -> Re
     let figure = CHAIN.chain(&ours, ports, times, rounds)?;
     tell(&figure);
     figures.push(figure);
+    // The default of the instrument file, and the shortest.
+    for slice in [10, 1] {
+        let figure = latency::row(&ours, slice, if quick { 1.5 } else { 10.0 }, rounds)?;
+        tell(&figure);
+        figures.push(figure);
+    }
     Ok(figures)
 }
 

@@ -7,7 +7,7 @@ use flow::{Fault, Outlet, Resume};
 use std::collections::BTreeMap;
 
 /// What is known of the messages of the board.
-pub(crate) struct Books {
+pub(crate) struct NumberAccount {
     /// Of the origin in its first life.
     pub(crate) name: String,
     /// Which numbering of the board.
@@ -58,7 +58,7 @@ pub(crate) fn known_numberings(name: &str, word: &str, resume: &Resume) -> Vec<u
     all
 }
 
-impl Books {
+impl NumberAccount {
     /// Of a numbering of the board.
     pub(crate) fn new(
         (origin, reorder, framing): (&str, i64, &dyn Framing),
@@ -146,8 +146,8 @@ impl Books {
             return Ok(false);
         }
         // Nothing of the ended life comes any more.
-        self.numbers.file(i64::MAX, false, &mut self.lost);
-        self.file(out)?;
+        self.numbers.find_lost(i64::MAX, false, &mut self.lost);
+        self.report_lost(out)?;
         self.numbers.restart();
         (self.life, self.row) = (self.life + 1, None);
         self.count("restarts", 1);
@@ -155,7 +155,7 @@ impl Books {
     }
 
     /// Puts lost numbers into the account.
-    pub(crate) fn file(&mut self, out: &mut dyn Outlet) -> Result<(), Fault> {
+    pub(crate) fn report_lost(&mut self, out: &mut dyn Outlet) -> Result<(), Fault> {
         if self.lost.is_empty() {
             return Ok(());
         }
