@@ -59,7 +59,7 @@ def test_the_wire_package_is_measured_beside_the_one_whose_place_it_takes(tmp_pa
 
 def test_udp_is_measured_beside_a_bare_receiver(tmp_path, program):
     report, text = bench(program, tmp_path, "udp", "--rounds", "1")
-    chain, table = report["figures"].pop(), report["figures"].pop()
+    *report["figures"], table, chain, usual, fine = report["figures"]
     assert [figure["name"] for figure in report["figures"]] == [
         f"12 ports, {what} / bare recvmmsg"
         for what in (
@@ -71,6 +71,10 @@ def test_udp_is_measured_beside_a_bare_receiver(tmp_path, program):
         )
     ]
     assert [figure["must"] for figure in [*report["figures"], table, chain]] == [0.75, 0.6, 0.4, 0.95, 0.1, 0.97, 0.7]
+    assert [f"`slice` {ms} ms: wait of the merge / p99" in row["name"] for ms, row in ((10, usual), (1, fine))] == [
+        True
+    ] * 2
+    assert 0 < usual["figure"]["median"] < 1 and 0 < fine["figure"]["median"] < 1
     assert table["name"].endswith("header by a table, messages a CPU s / by code")
     assert chain["name"].endswith("groups, reader: messages a CPU s / sum of its parts alone")
     for figure in report["figures"]:

@@ -15,7 +15,7 @@ import urllib.error
 import urllib.request
 
 import pytest
-from conftest import HANG_S, ROOT, kill, until
+from conftest import HANG_S, OPEN_FILES, ROOT, kill, until
 from signals import stop
 
 INSTRUMENT = """
@@ -324,6 +324,8 @@ def cpu_s(pid: int) -> float:
 def test_thousand_clients_connect_while_the_server_does_not_accept(lab):
     page = served(lab)
     stop(page.process.pid)
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     try:
         # A queue that is full drops them: each then tries again after a second, and more.
         clients = [socket.create_connection(("127.0.0.1", page.port), HANG_S) for _ in range(1000)]
@@ -332,6 +334,7 @@ def test_thousand_clients_connect_while_the_server_does_not_accept(lab):
     assert page.get("api/status")[0] == 200
     for client in clients:
         client.close()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, most))
 
 
 def raw(page: Page, request: bytes) -> bytes:

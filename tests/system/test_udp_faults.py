@@ -241,7 +241,7 @@ def test_each_event_is_built_once_though_the_slot_of_groups_is_killed(lab, times
 def test_the_account_of_each_run_is_that_of_its_interval(lab, level, rate, depth):
     """Runs one behind the other, declared before they begin; a ring in memory is shorter than each of them.
 
-    Messages change their order across the ends of runs, by up to 10,000.
+    Messages change their order across the ends of runs, by up to 10,000, more than the account takes late.
     """
     keys = f'rate = {rate}, loss = 0.01, duplicate = 0.01, reorder = 0.1, depth = {depth}, duration = "10 s"'
     text = boards(4, keys).replace("live", f'reorder = "{100 + 2000 * depth // rate} ms"\nlive')
@@ -263,9 +263,12 @@ def test_the_account_of_each_run_is_that_of_its_interval(lab, level, rate, depth
         for name in NAMES:
             of = [row for row in rows if row["stream"] == name]
             sent, lost = sum(row["sent"] for row in of), sum(sum(row["lost"].values()) for row in of)
-            # The messages of 2 s, of which 1 % is lost. What a ring deletes is followed in steps of 50 ms.
+            # The messages of 2 s, of which 1 % is lost. What a ring deletes is followed in steps of 50 ms. Of the 10 %
+            # that change their order those are lost too, and refused as `late`, that come by more than 4,096 too late.
             most = rate // 1000 if level == "disk" else rate // 10
-            assert abs(sent - 2 * rate) <= most and 0.0025 * rate <= lost / 2 <= 0.02 * rate, (report["run"], of)
+            gone = (0.0025, 0.02) if depth < 4096 else (0.02, 0.12)
+            assert abs(sent - 2 * rate) <= most and gone[0] * rate <= lost / 2 <= gone[1] * rate, (report["run"], of)
+            assert depth < 4096 or sum(row["refused"].get("late", 0) for row in of) > 0, of
             assert sum(row["appended"] for row in of) == sent - lost
             duplicates += sum(row["refused"].get("duplicate", 0) for row in of)
     truth = reports[0]["boards"]

@@ -141,5 +141,6 @@ pub(crate) const FOLLOW_PAUSE: i64 = 1_000_000_000;
 
 /// Interval between two looks for a writer of an input that started anew, ns: each reads a header.
 pub(crate) const WRITER_LOOK: i64 = 20_000_000;
+
 /// Blocks of which the least lag behind the frontier counts, so that one message with a wrong time does not.
 pub(crate) const LAG_BLOCKS: u32 = 16;
