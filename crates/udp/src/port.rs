@@ -361,10 +361,12 @@ impl Port {
         let payload = &datagram[cut.payload.clone()];
         self.has_message = true;
         let head = self.framing.head(number, payload.len());
-        let pushed = match cut.crc {
-            Some(crc) if head.is_empty() => turn.out.push_checked(&meta, payload, crc)?,
-            _ if head.is_empty() => turn.out.push(&meta, payload)?,
-            _ => turn.out.push_parts(&meta, &[head, payload])?,
+        let pushed = if head.is_empty() {
+            // Its checksum is computed while it is in the cache: the copy then bypasses that.
+            let crc = cut.crc.unwrap_or_else(|| store::crc32c(payload));
+            turn.out.push_checked(&meta, payload, crc)?
+        } else {
+            turn.out.push_parts(&meta, &[head, payload])?
         };
         if pushed != Pushed::Taken {
             // The board does not wait: the next datagram would be lost in its place.

@@ -78,6 +78,8 @@ pub(super) struct Input {
     /// Takes: it stands where the slice is, so that neither maps segments for the other. What it takes was proven when
     /// it was looked at, and is proven again when it is pushed.
     back: Reader,
+    /// Its source has said how far it has come: see `attach`.
+    is_heard: bool,
     /// When it looked for a writer that started anew, ns of `Media::clock`.
     looked: i64,
     blocks: VecDeque<Block>,
@@ -128,6 +130,7 @@ impl Input {
             wait,
             reader,
             back,
+            is_heard: false,
             looked: i64::MIN,
             blocks: VecDeque::new(),
             course,
@@ -294,6 +297,17 @@ impl Input {
             return Ok(());
         }
         self.looked = clock;
+        self.reattach()
+    }
+
+    /// Attaches the readers to the writer that has just opened, once its source says how far it has come: that is said of
+    /// messages too which the writer before has not published.
+    pub(super) fn attach(&mut self, upstream: UpstreamState) -> Result<(), Fault> {
+        let was_heard = std::mem::replace(&mut self.is_heard, upstream.frontier > i64::MIN);
+        if self.is_heard && !was_heard { self.reattach() } else { Ok(()) }
+    }
+
+    fn reattach(&mut self) -> Result<(), Fault> {
         let fault = |e| stream_fault(&self.account.stream, e);
         self.reader.reattach().map_err(fault)?;
         self.back.reattach().map_err(fault)

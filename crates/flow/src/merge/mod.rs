@@ -284,6 +284,7 @@ impl Merge {
     pub fn step(&mut self, now: i64, clock: i64, upstream: &[UpstreamState]) -> Result<Step, Fault> {
         self.no_room = None;
         let mut due = self.show()?;
+        self.inputs.iter_mut().zip(upstream).try_for_each(|(input, upstream)| input.attach(*upstream))?;
         // Between two slices, of which the next may be on its way when this step ends.
         if matches!(self.by, By::Number(_)) {
             self.listen(upstream);

@@ -196,7 +196,12 @@ impl Source {
 
     /// What its own stage says, and what that means for what is behind it.
     pub(super) fn refresh(&mut self, view: &UpstreamState, looks: bool) -> Result<(), Fault> {
-        if looks && self.reader.end() <= self.cut {
+        // The frontier speaks of messages too that the reader does not see, where a writer has opened since: at the
+        // first one, and where a group would be closed without them.
+        let is_further = self.coming.is_none() && view.frontier > self.frontier;
+        let is_first = is_further && self.frontier == i64::MIN;
+        let is_due = looks || is_further && self.waiting.messages > 0;
+        if is_first || is_due && self.reader.end() <= self.cut {
             self.reader.reattach().map_err(|e| stream_fault(&self.account.stream, e))?;
         }
         self.ended = view.ended;

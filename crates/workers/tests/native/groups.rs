@@ -204,6 +204,26 @@ fn soak_groups() {
     lives("groups::soak_groups", SOAK, OF_GROUPS, of_groups);
 }
 
+/// The time up to which the input is complete speaks of the messages of a writer that has just opened, too.
+#[test]
+fn time_passes_only_behind_the_messages_of_a_new_writer() {
+    let wait = 1_000_000;
+    for steps in 40..64 {
+        let parameters = json!({"find": "trigger", "wait": "1 ms", "members": ["d1", "d2"]});
+        let mut lab = Lab::new(1, Level::Disk, &GROUPS, parameters);
+        assert!(append(&mut lab, &(1000, 0, 7)));
+        (0..steps).for_each(|_| lab.step());
+        assert!(lab.account().contains_key("waits"), "{:?}", lab.account());
+        // It ends in order, and another one goes on: the reader of the worker looks for it now and then.
+        lab.writer = None;
+        assert!(append(&mut lab, &(1001, 1, 7)));
+        lab.heard.frontier = 1001 + 2 * wait;
+        lab.heard.ended = false;
+        let out = lab.finish();
+        assert_eq!(out.iter().map(|m| row(&m.3)).collect::<Vec<_>>(), [(1000, vec![], vec![0, 1])], "{steps} steps");
+    }
+}
+
 #[test]
 fn what_waits_is_bounded_and_a_group_too_large_is_counted() {
     let input: Vec<Sent> = (0..3000).map(|n| (n, (n % 5) as usize, n as u64)).collect();
