@@ -1,6 +1,7 @@
 """The examples of arrays of boards, shortened: the ledger is what the boards say that they did, and the events are whole."""
 
 import framings
+import numpy as np
 import pytest
 from conftest import ROOT, line_of, until
 from ports import free_ports
@@ -41,7 +42,11 @@ def entries_of(report: dict) -> dict[str, dict]:
 
 @pytest.mark.parametrize(
     ("name", "ports"),
-    [("greta", {"9000": 1, "{9001..9120}": 120, "9121": 1}), ("hades", {"{9201..9204}": 4})],
+    [
+        ("greta", {"9000": 1, "{9001..9120}": 120, "9121": 1}),
+        ("hades", {"{9201..9204}": 4}),
+        ("modules", {"{9301..9302}": 2}),
+    ],
 )
 def test_the_second_day_is_like_the_first(lab, nexus, name, ports):
     """The boards were switched off in between: they count from 0 again."""
@@ -54,8 +59,10 @@ def test_the_second_day_is_like_the_first(lab, nexus, name, ports):
         assert report["run"] == run and report["closed"], report["ledger"]
         made.append(report["boards"]["sent"])
         with h5py.File(report["file"]) as file:
-            (group,) = (file[f"entry/{word}"] for word in ("groups", "events") if word in file["entry"])
-            found.append(len(group["number"]))
+            (rows,) = (
+                file[f"entry/{n}"] for n in ("groups/number", "events/number", "detector/id") if n in file["entry"]
+            )
+            found.append(len(rows))
         rows = entries_of(report)
         # No message waits for those of the next day.
         assert all(row["held"] == 0 for row in report["ledger"] if row["account"] == "stage"), report["ledger"]
@@ -107,6 +114,22 @@ def test_the_array_of_120_boards_loses_what_the_boards_say(lab, nexus):
     assert 0 < len(prompt) <= 3 * (len(groups) // 10 + 1)
     with h5py.File(report["file"]) as file:
         assert len(file["entry/groups/number"]) == len(groups)
+
+
+def test_modules_are_joined_to_frames_that_list_lost_pieces(lab, nexus):
+    example(lab, "modules", {"{9301..9302}": 2}, 2)
+    report = run_of(lab)
+    assert report["closed"], report["ledger"]
+    entries, truth = entries_of(report), report["boards"]["boards"]
+    frames = list(beamport.open(lab.data)["frames"].read())
+    missing = sum(np.size(frame.metadata.get("missing", [])) for frame in frames)
+    lost = sum(did["lost"] for did in truth.values())
+    arrived = sum(entries[name]["appended"] for name in ("m0", "m1"))
+    # The last frame of each module may be in part.
+    assert 30 < len(frames) <= 42 and len({frame.id for frame in frames}) == len(frames)
+    assert arrived + missing == 32 * len(frames) and lost <= missing <= lost + 32
+    with h5py.File(report["file"]) as file:
+        assert file["entry/detector/data"].shape == (len(frames), 2, 256, 256)
 
 
 def test_hubs_are_built_to_events_by_their_numbers(lab, nexus):

@@ -5,8 +5,8 @@
 //! Processor time is that of the receiving program alone: on two cores the sender sets the pace. After each round of
 //! ours the account of each stream must be what the sender sent, or the measurement fails.
 //!
-//! Another row has the chain of which this is the first part, beside the sum of its parts, each alone. The last ones have
-//! the latency of a shorter chain.
+//! Another row has the chain of which this is the first part, beside the sum of its parts, each alone. The last ones
+//! have the latency of a shorter chain.
 
 mod bare;
 mod chain;

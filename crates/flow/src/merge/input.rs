@@ -300,8 +300,8 @@ impl Input {
         self.reattach()
     }
 
-    /// Attaches the readers to the writer that has just opened, once its source says how far it has come: that is said of
-    /// messages too which the writer before has not published.
+    /// Attaches the readers to the writer that has just opened, once its source says how far it has come: that is
+    /// said of messages too which the writer before has not published.
     pub(super) fn attach(&mut self, upstream: UpstreamState) -> Result<(), Fault> {
         let was_heard = std::mem::replace(&mut self.is_heard, upstream.frontier > i64::MIN);
         if self.is_heard && !was_heard { self.reattach() } else { Ok(()) }

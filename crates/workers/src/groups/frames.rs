@@ -43,12 +43,12 @@ impl Layout {
     pub(super) fn read(section: &mut Section<'_>, members: usize, pieces: usize) -> Option<Self> {
         let dtypes: Vec<(&'static str, DType)> =
             DType::ALL.iter().filter(|dtype| **dtype != DType::Text).map(|dtype| (dtype.name(), *dtype)).collect();
-        let dtype = section.word(&DTYPE, &dtypes)?.value;
+        let dtype = section.word(&DTYPE, &dtypes);
         if !section.has(&SHAPE) {
             section.missing(&SHAPE, "write the rows and columns of a frame, like `shape = [512, 1024]`");
             return None;
         }
-        let shape: Vec<u64> = section.get(&SHAPE)?.value;
+        let (shape, dtype): (Vec<u64>, DType) = (section.get(&SHAPE)?.value, dtype?.value);
         let bytes = shape.iter().try_fold(dtype.size() as u64, |bytes, length| bytes.checked_mul(*length));
         let Some(bytes) = bytes.filter(|n| (1..=FRAME_MAX).contains(n) && (1..=DIMENSIONS_MAX).contains(&shape.len()))
         else {

@@ -52,6 +52,9 @@ use store::{Batch, Check, Entry, Message, flags};
 const GONE: usize = 4096;
 /// Of a slot's stream, what one group may take of it: others are on their way.
 const SHARE: u64 = 4;
+/// Bits of the word for the finder in what is kept; above them is how many origins were seen.
+const KIND_BITS: u32 = 8;
+const KIND: u64 = (1 << KIND_BITS) - 1;
 /// No member: the origin is none of those that belong.
 const STRANGE: u32 = u32::MAX;
 
@@ -411,6 +414,8 @@ pub struct Grouping {
     found: Found,
     /// Of each row of the origins, the member; as far as the names are known.
     members: Vec<u32>,
+    /// The first origin, by its row, of which no message was seen.
+    origins: u64,
     /// The group in which a member was seen last, counted; and those of the group at hand.
     seen: Vec<u64>,
     judged: u64,
@@ -461,6 +466,7 @@ impl Grouping {
             held: Held::default(),
             found: Found::default(),
             members: Vec::new(),
+            origins: 0,
             judged: 0,
             missing: Vec::new(),
             sequences: Vec::new(),
@@ -500,10 +506,18 @@ impl Grouping {
         let (entry, sequence) = (message.entry, message.sequence);
         self.found.clear();
         let member = self.member(entry.origin, names);
+        let is_new = !is_pending && u64::from(entry.origin) >= self.origins;
+        if is_new {
+            self.origins = u64::from(entry.origin) + 1;
+        }
         let mut done = 0;
         if member == STRANGE {
             self.said.strange += 1;
         } else {
+            // A later life of a board is another origin.
+            if is_new && self.members.iter().take(entry.origin as usize).any(|known| *known == member) {
+                self.finder.restart(member, self.rows.pending(), &mut self.found);
+            }
             self.rows.push(entry, sequence, member);
             if (sequence + 1).is_multiple_of(self.finder.every().max(1)) {
                 done = self.finder.find(self.rows.pending(), &mut self.found)?;
@@ -569,7 +583,7 @@ impl Grouping {
         let held = self.again.begin(before)?;
         let kept = kept.map(|kept| kept.1);
         let is_ours =
-            |words: &&[u64]| matches!(words, [next, kind, _, _, _, ..] if *next <= before && *kind == self.kind);
+            |words: &&[u64]| matches!(words, [next, kind, _, _, _, ..] if *next <= before && *kind & KIND == self.kind);
         let kept = kept.as_deref().filter(is_ours);
         let said = self.said;
         (self.rows, self.held) = (Rows::default(), Held::default());
@@ -578,7 +592,9 @@ impl Grouping {
         (self.former, self.members, self.stopped) = (give::Former::default(), Vec::new(), None);
         self.finder.resume(&[]);
         let (mut first, mut judged_from) = (held, held);
-        if let Some([next, _, needed, groups, passed, words @ ..]) = kept {
+        self.origins = 0;
+        if let Some([next, kind, needed, groups, passed, words @ ..]) = kept {
+            self.origins = kind >> KIND_BITS;
             (first, judged_from) = ((*needed).max(held), *next);
             (self.groups, self.passed) = (*groups, *passed);
             self.finder.resume(words);
@@ -644,7 +660,7 @@ impl Grouping {
     fn keep(&mut self, next: u64, out: &mut Outputs<'_>) {
         let first = self.first(next);
         self.words.clear();
-        self.words.extend([next, self.kind, first, self.groups, self.passed]);
+        self.words.extend([next, self.kind | self.origins << KIND_BITS, first, self.groups, self.passed]);
         self.finder.keep(&mut self.words);
         out.keep(&self.words);
         out.wait(self.finder.waiting(self.rows.pending()));

@@ -31,6 +31,15 @@ struct Open {
     is_former: bool,
 }
 
+impl Open {
+    /// Whether it has a message of a member with so many pieces.
+    fn has(&self, member: u32, pieces: u64) -> bool {
+        let first = u64::from(member) * pieces;
+        let bit = |part: u64| self.members.get(part as usize / 64).is_some_and(|word| word & (1 << (part % 64)) != 0);
+        (first..first + pieces).any(bit)
+    }
+}
+
 /// Finds groups by number.
 pub(super) struct Trigger {
     /// Messages that a member has in a group.
@@ -113,6 +122,12 @@ impl Trigger {
         found
     }
 
+    /// The next number is taken as if it were the first.
+    fn begin_anew(&mut self) {
+        (self.newest, self.floor) = (None, 0);
+        self.open.iter_mut().for_each(|open| open.is_former = true);
+    }
+
     /// Enters a message into its group, and answers its place among the open. None if it is late.
     fn enter(&mut self, number: u64, time: i64, member: u32) -> Option<usize> {
         self.links.push_back(NONE);
@@ -123,9 +138,7 @@ impl Trigger {
             Some(number) => number,
             None if time.saturating_sub(self.closed_time) <= self.wait => return None,
             None => {
-                // As if it were the first.
-                (self.newest, self.floor) = (None, 0);
-                self.open.iter_mut().for_each(|open| open.is_former = true);
+                self.begin_anew();
                 self.unwrapped(number)?
             }
         };
@@ -269,6 +282,18 @@ impl Finder for Trigger {
         }
         // Only then, or where nothing is open, is anything needed no more.
         Ok(if closed || self.open.is_empty() { self.release() } else { 0 })
+    }
+
+    fn restart(&mut self, member: u32, pending: Pending<'_>, found: &mut Found) {
+        // What comes now of the same number belongs to another group.
+        let mut place = 0;
+        while let Some(open) = self.open.get(place) {
+            match open.has(member, self.pieces) {
+                true => self.close(place, pending.tags, found),
+                false => place += 1,
+            }
+        }
+        self.begin_anew();
     }
 
     fn pass_time(&mut self, time: i64, pending: Pending<'_>, found: &mut Found) -> Result<usize, Fault> {
