@@ -22,3 +22,5 @@ pub(crate) const PENDING_MAX: i64 = 1 << 20;
 pub(crate) const FRAME_MAX: u64 = 1 << 30;
 /// Dimensions of a frame of pieces at most.
 pub(crate) const DIMENSIONS_MAX: usize = 8;
+/// Bits of the word for the finder in what groups keep; above them is how many origins were seen.
+pub(crate) const KIND_BITS: u32 = 8;

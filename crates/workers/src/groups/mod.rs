@@ -38,6 +38,8 @@ pub use finder::{Finder, Found, Pending};
 use held::Held;
 use rules::{Make, Rules};
 
+use crate::limits::KIND_BITS;
+
 use super::again::{self, Again};
 use super::said;
 use super::span::Span;
@@ -52,9 +54,6 @@ use store::{Batch, Check, Entry, Message, flags};
 const GONE: usize = 4096;
 /// Of a slot's stream, what one group may take of it: others are on their way.
 const SHARE: u64 = 4;
-/// Bits of the word for the finder in what is kept; above them is how many origins were seen.
-const KIND_BITS: u32 = 8;
-const KIND: u64 = (1 << KIND_BITS) - 1;
 /// No member: the origin is none of those that belong.
 const STRANGE: u32 = u32::MAX;
 
@@ -582,8 +581,7 @@ impl Grouping {
         let kept = flow::kept(&self.data, &self.stage, &self.input, uuid)?;
         let held = self.again.begin(before)?;
         let kept = kept.map(|kept| kept.1);
-        let is_ours =
-            |words: &&[u64]| matches!(words, [next, kind, _, _, _, ..] if *next <= before && *kind & KIND == self.kind);
+        let is_ours = |words: &&[u64]| matches!(words, [next, kind, _, _, _, ..] if *next <= before && *kind % (1 << KIND_BITS) == self.kind);
         let kept = kept.as_deref().filter(is_ours);
         let said = self.said;
         (self.rows, self.held) = (Rows::default(), Held::default());
