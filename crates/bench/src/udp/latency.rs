@@ -31,7 +31,8 @@ pub(super) fn row(program: &Path, slice: u32, seconds: f64, rounds: u32) -> Resu
         name: format!("datagram -> group seen, `slice` {slice} ms: wait of the merge / p99").into(),
         conditions: format!(
             "{BOARDS} boards at one source in memory, {RATE} triggers/s, 500 B; a merge by time with `wait` {} ms, \
-             groups by trigger, a reader; {seconds} s: median {:.1} ms, p99 {:.1} ms; must: wait + 20 ms, aim: wait + 5 ms",
+             groups by trigger, a reader; {seconds} s: median {:.1} ms, p99 {:.1} ms; must: wait + 20 ms, aim: \
+             wait + 5 ms",
             WAIT.as_millis(),
             mean(0.5),
             mean(0.99),

@@ -112,8 +112,8 @@ pub trait Finder: Send {
     /// groups that are closed by it, and answers how many of the oldest pending are needed no more.
     fn find(&mut self, pending: Pending<'_>, found: &mut Found) -> Result<usize, Fault>;
 
-    /// A member counts from the beginning again: the message that comes next is the first of another life of it. Enters the
-    /// groups that are closed by that.
+    /// A member counts from the beginning again: the message that comes next is the first of another life of it.
+    /// Enters the groups that are closed by that.
     fn restart(&mut self, _member: u32, _pending: Pending<'_>, _found: &mut Found) {}
 
     /// It is called at messages whose sequence and one is a multiple of this: a call may be dear.

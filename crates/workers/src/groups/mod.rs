@@ -581,7 +581,8 @@ impl Grouping {
         let kept = flow::kept(&self.data, &self.stage, &self.input, uuid)?;
         let held = self.again.begin(before)?;
         let kept = kept.map(|kept| kept.1);
-        let is_ours = |words: &&[u64]| matches!(words, [next, kind, _, _, _, ..] if *next <= before && *kind % (1 << KIND_BITS) == self.kind);
+        let is_kind = |word: u64| word % (1 << KIND_BITS) == self.kind;
+        let is_ours = |words: &&[u64]| matches!(words, [next, kind, _, _, _, ..] if *next <= before && is_kind(*kind));
         let kept = kept.as_deref().filter(is_ours);
         let said = self.said;
         (self.rows, self.held) = (Rows::default(), Held::default());
