@@ -192,7 +192,9 @@ def test_pieces_of_two_modules_become_frames(lab):
         assert entries[f"m{module}"]["lost"] == {"network": sum(one[2] == module for one in lost)}
     stages = {row["stage"]: row for row in report["ledger"] if row["account"] == "stage"}
     for name in ("frames", "whole"):
-        assert (stages[name]["held"], stages[name]["done"]) == (0, len(everything) - len(lost)), stages[name]
+        done = len(everything) - len(missing)
+        assert (stages[name]["held"], stages[name]["done"]) == (0, done), stages[name]
+        assert stages[name]["skipped"] == {"filtered": len(short)}, stages[name]
     frames = {message.origin_seq: message for message in data["frames"].read()}
     assert sorted(frames) == list(range(count))
     for frame, message in frames.items():

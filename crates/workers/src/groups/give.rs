@@ -189,11 +189,10 @@ impl Grouping {
                 };
                 let place = layout.place(part);
                 match message {
-                    None => unreadable.push(part as u32),
                     Some(message) if message.payload.len() == place.len() => {
-                        room[place].copy_from_slice(message.payload)
+                        room[place].copy_from_slice(message.payload);
                     }
-                    Some(_) => {}
+                    _ => unreadable.push(part as u32),
                 }
                 Ok(())
             })?;

@@ -432,6 +432,8 @@ pub struct Grouping {
     words: Vec<u64>,
     bytes: Vec<u8>,
     said: Said,
+    /// The message at hand belongs to no group.
+    is_left_out: bool,
     /// A message for whose groups there was no room (or none: time that has passed), and how many were needed no more
     /// behind it.
     stopped: Option<(Option<u64>, usize)>,
@@ -479,6 +481,7 @@ impl Grouping {
             words: Vec::new(),
             bytes: Vec::new(),
             said: Said::default(),
+            is_left_out: false,
             stopped: None,
         }
     }
@@ -510,9 +513,11 @@ impl Grouping {
             self.origins = u64::from(entry.origin) + 1;
         }
         let mut done = 0;
-        if member == STRANGE {
-            self.said.strange += 1;
-        } else {
+        let (is_strange, is_misfit) = (member == STRANGE, member != STRANGE && !self.rules.fits(entry, member));
+        self.said.strange += u64::from(is_strange);
+        self.said.misfit += u64::from(is_misfit);
+        self.is_left_out = is_strange || is_misfit;
+        if !self.is_left_out {
             // A later life of a board is another origin.
             if is_new && self.members.iter().take(entry.origin as usize).any(|known| *known == member) {
                 self.finder.restart(member, self.rows.pending(), &mut self.found);
@@ -521,6 +526,8 @@ impl Grouping {
             if (sequence + 1).is_multiple_of(self.finder.every().max(1)) {
                 done = self.finder.find(self.rows.pending(), &mut self.found)?;
             }
+            // One that closes groups is counted as what they were made of.
+            self.is_left_out = self.found.late > 0 && self.found.is_empty();
         }
         if self.found.is_empty() {
             self.rows.release(std::mem::take(&mut done));
@@ -545,15 +552,9 @@ impl Grouping {
         let (first_sequence, last_sequence) = (self.rows.sequence(first)?, self.rows.sequence(last)?);
         let time = *pending.times.get(first as usize)?;
         self.judged += 1;
-        let (mut different, mut misfits) = (0, 0);
+        let mut different = 0;
         for place in places {
             let part = pending.part(*place as usize, self.rules.pieces)?;
-            if let Make::Frames(layout) = &self.rules.make
-                && self.rows.length(*place)? as usize != layout.place(part).len()
-            {
-                misfits += 1;
-                continue;
-            }
             if self.seen.len() <= part {
                 self.seen.resize(part + 1, 0);
             }
@@ -566,7 +567,6 @@ impl Grouping {
         let is_few = different < self.rules.multiplicity;
         let is_incomplete = (different as usize) < self.rules.parts();
         self.said.groups += 1;
-        self.said.misfit += misfits;
         self.said.incomplete += u64::from(is_incomplete);
         self.said.few += u64::from(is_few);
         let passes = !(is_few || self.rules.complete && is_incomplete);
@@ -678,7 +678,10 @@ impl Worker for Grouping {
                 None => self.see(&message, out.origin_names(), false)?,
             };
             self.close(Some((batch, message.sequence)), done, out)?;
-            out.done(&message);
+            match std::mem::take(&mut self.is_left_out) {
+                true => out.filtered(&message),
+                false => out.done(&message),
+            }
         }
         self.keep(batch.next(), out);
         self.next = Some(batch.next());

@@ -3,6 +3,7 @@
 use super::frames::{DTYPE, Layout, SHAPE};
 use crate::limits::{MEMBERS_MAX, PARTS_MAX, PENDING_MAX};
 use settings::{Key, Refused, Section, key, shortened};
+use store::Entry;
 
 pub(super) static MEMBERS: Key = key(
     "members",
@@ -65,6 +66,13 @@ impl Rules {
     /// Members of a group, each with its pieces; 0: any.
     pub(super) fn parts(&self) -> usize {
         self.members.len() * self.pieces as usize
+    }
+
+    /// Whether the payload of a message of this member has the length of its place in a frame.
+    pub(super) fn fits(&self, entry: &Entry, member: u32) -> bool {
+        let Make::Frames(layout) = &self.make else { return true };
+        let part = u64::from(member) * self.pieces + entry.origin_seq % self.pieces;
+        layout.place(part as usize).len() == entry.length as usize
     }
 
     /// From the section of a worker, in which a member has `pieces` messages in a group.
