@@ -173,11 +173,16 @@ impl Source {
     /// The time up to which the input is complete, if something is to be made of messages that wait for that: all
     /// before it is done and committed.
     pub(super) fn due_time(&self) -> Option<i64> {
-        let is_at_end = self.ended && self.reader.end() <= self.committed;
+        let is_at_end = self.ended && self.published() <= self.committed;
         let time = if is_at_end { i64::MAX } else { self.frontier.saturating_sub(self.lag.ns()) };
         let is_due = self.waiting.messages > 0 && (is_at_end || time >= self.waiting.due);
         let is_new = self.passed.is_none_or(|(next, before)| next < self.committed || before < time);
         (is_due && is_new && self.cut == self.committed && self.ahead.is_empty()).then_some(time)
+    }
+
+    /// Behind the last message that was published. On disk the reader sees it later, and the frontier speaks of it.
+    fn published(&self) -> u64 {
+        self.reader.bounds().count
     }
 
     /// Compares the last message of a new block with the frontier, which was said before the message came.
@@ -191,7 +196,7 @@ impl Source {
 
     /// All of it is done, and nothing can be made of what waits.
     pub(super) fn has_ended(&self) -> bool {
-        self.ended && self.committed >= self.reader.end() && self.due_time().is_none()
+        self.ended && self.committed >= self.published() && self.due_time().is_none()
     }
 
     /// What its own stage says, and what that means for what is behind it.
@@ -205,7 +210,7 @@ impl Source {
             self.reader.reattach().map_err(|e| stream_fault(&self.account.stream, e))?;
         }
         self.ended = view.ended;
-        let end = self.reader.end();
+        let end = self.published();
         if self.coming.is_none() && view.frontier > self.frontier {
             self.coming = Some((view.frontier, end));
         }

@@ -209,6 +209,27 @@ fn soak_groups() {
     lives("groups::soak_groups", SOAK, OF_GROUPS, of_groups);
 }
 
+/// What a merge has written is published before it is on the disk, and its time with it.
+#[test]
+fn time_passes_only_behind_messages_that_are_not_on_the_disk_yet() {
+    let parameters = json!({"find": "trigger", "wait": "1 ms", "members": ["d1", "d2"]});
+    let mut lab = Lab::new(1, Level::Disk, &GROUPS, parameters);
+    assert!(append(&mut lab, &(1000, 0, 7)));
+    (0..50).for_each(|_| lab.step());
+    let writer = lab.writer();
+    let origin = writer.origin("d2").unwrap();
+    let meta = Meta { source_time: 1001, origin, origin_seq: 7, schema: SchemaId(*b"f144"), flags: 0 };
+    writer.append(&meta, b"not drained").unwrap();
+    lab.heard.frontier = 5_000_000;
+    (0..50).for_each(|_| lab.step());
+    assert!(lab.output().is_empty(), "it waits for a message that is there");
+    lab.heard.ended = true;
+    (0..50).for_each(|_| lab.step());
+    assert!(lab.output().is_empty(), "the end of the input is behind that message");
+    lab.writer().drain().unwrap();
+    assert_eq!(lab.finish().iter().map(|m| row(&m.3)).collect::<Vec<_>>(), [(1000, vec![], vec![0, 1])]);
+}
+
 /// Two boards whose numbers begin at 0 again before the groups of the former numbers are closed, of which the first
 /// misses a message; slots are killed between all messages.
 #[test]
