@@ -35,10 +35,7 @@ impl Origin {
         if let Some(row) = self.row {
             return Ok(row);
         }
-        let row = match self.life {
-            1 => out.origin(&self.base)?,
-            life => out.origin(&format!("{}#{life}", self.base))?,
-        };
+        let row = out.origin(&flow::name_of_life(&self.base, self.life))?;
         Ok(*self.row.insert(row))
     }
 

@@ -48,7 +48,7 @@ pub use limits::SLOTS_MAX;
 pub use live::{Confirmed, Identity, InFlight, LiveBatch, LiveSink, Refused};
 pub use merge::{INPUTS_MAX, Merge, MergeBy, MergeInput, MergeOptions, UpstreamState};
 pub use native::{Native, misfit};
-pub use origins::{OriginAccounts, Resume, ResumeOrigin, device_of};
+pub use origins::{OriginAccounts, Resume, ResumeOrigin, device_of, name_of_life};
 pub use relay::{Relay, RelayOptions};
 pub use room::Pushed;
 pub use runs::{RunKeeper, RunsView, StreamView};

@@ -111,6 +111,14 @@ fn life_of(name: &str) -> Option<(&str, usize)> {
     (life >= 2 && name.ends_with(&format!("#{life}"))).then_some((base, life))
 }
 
+/// The origin that is this life of a device, counted from 1: `board`, `board#2`.
+pub fn name_of_life(device: &str, life: u32) -> String {
+    match life {
+        1 => device.to_owned(),
+        life => format!("{device}#{life}"),
+    }
+}
+
 /// The name of the device of which an origin is a life: `board` of `board#3`. What compares names compares these.
 pub fn device_of(origin: &str) -> &str {
     life_of(origin).map_or(origin, |(base, _)| base)
@@ -213,7 +221,7 @@ impl Origins {
             return None;
         }
         let lives = self.rows[row as usize].lives.max(1) + 1;
-        (lives <= LIVES_MAX).then(|| format!("{}#{lives}", names[row as usize]))
+        (lives <= LIVES_MAX).then(|| name_of_life(&names[row as usize], lives as u32))
     }
 
     /// From now on messages of `row` are counted in `newest`.

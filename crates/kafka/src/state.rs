@@ -64,10 +64,7 @@ pub(crate) fn read(text: &str) -> Result<State, Fault> {
 
 /// The name of the origin of a partition in a life.
 pub(crate) fn origin(topic: &str, partition: usize, life: u32) -> String {
-    match life {
-        1 => format!("{topic}/{partition}"),
-        life => format!("{topic}/{partition}#{life}"),
-    }
+    flow::name_of_life(&format!("{topic}/{partition}"), life)
 }
 
 /// Where a partition of a topic resumes, from what was kept and what the stream has; `None` where neither knows it.

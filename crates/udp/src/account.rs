@@ -93,10 +93,7 @@ impl NumberAccount {
         if let Some(row) = self.row {
             return Ok(row);
         }
-        let row = match self.life {
-            1 => out.origin(&self.name)?,
-            life => out.origin(&format!("{}#{life}", self.name))?,
-        };
+        let row = out.origin(&flow::name_of_life(&self.name, self.life))?;
         Ok(*self.row.insert(row))
     }
 

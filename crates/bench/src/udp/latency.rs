@@ -45,7 +45,7 @@ pub(super) fn row(program: &Path, slice: u32, seconds: f64, rounds: u32) -> Resu
     })
 }
 
-/// The delays of all groups in so many seconds, s, rising.
+/// Measures for `seconds`; the delay of each group, s, ascending.
 fn round(program: &Path, slice: u32, seconds: f64) -> Result<Vec<f64>, Fault> {
     let load = Load { bytes: 500, together: 1, rate: Some(BOARDS as f64 * RATE), sources: Sources::One };
     let stages = format!(

@@ -34,10 +34,9 @@ impl Pending<'_> {
         self.times.is_empty()
     }
 
-    /// Which part of a group a message is, of members with so many pieces each.
+    /// The part of its group that a message is; `pieces`: of each member.
     pub(super) fn part(&self, place: usize, pieces: u64) -> Option<usize> {
-        let (member, number) = (*self.members.get(place)?, self.numbers.get(place)?);
-        Some((u64::from(member) * pieces + number % pieces) as usize)
+        Some(part_of(*self.members.get(place)?, *self.numbers.get(place)?, pieces) as usize)
     }
 
     /// The oldest source time, ns since 1970 UTC; `i64::MAX` of none.
@@ -45,6 +44,11 @@ impl Pending<'_> {
     pub fn oldest(&self) -> i64 {
         self.times.iter().min().copied().unwrap_or(i64::MAX)
     }
+}
+
+/// The part of its group that a message is: its piece, counted over all members, each of which has `pieces`.
+pub(super) fn part_of(member: u32, number: u64, pieces: u64) -> u64 {
+    u64::from(member) * pieces + number % pieces
 }
 
 /// Groups that a finder says are closed, in their order.

@@ -39,7 +39,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// From the section of a worker, whose frames have this many members with so many pieces each.
+    /// From the section of a worker. `pieces`: of each member of a frame.
     pub(super) fn read(section: &mut Section<'_>, members: usize, pieces: usize) -> Option<Self> {
         let dtypes: Vec<(&'static str, DType)> =
             DType::ALL.iter().filter(|dtype| **dtype != DType::Text).map(|dtype| (dtype.name(), *dtype)).collect();

@@ -1,7 +1,6 @@
 //! What goes on of a group: a row, its messages, or a frame.
 
 use super::finder::Found;
-use super::frames::Layout;
 use super::rules::Make;
 use super::{Grouping, Judged, Rows, SHARE};
 use flow::{Data, Fault, Made, Outputs, Stop};
@@ -71,10 +70,7 @@ impl Grouping {
                 Some(judged) if judged.goes_on => match self.rules.make {
                     Make::Rows => self.give_row(at, &judged, out)?,
                     Make::Messages => self.give_messages(at, batch, out)?,
-                    Make::Frames(ref layout) => {
-                        let layout = layout.clone();
-                        self.give_frame((at, &judged), &layout, batch, out)?;
-                    }
+                    Make::Frames(_) => self.give_frame((at, &judged), batch, out)?,
                 },
                 _ => {}
             }
@@ -134,11 +130,11 @@ impl Grouping {
     /// Gives the frame of a group: its payloads are copied to their places in stream memory.
     fn give_frame(
         &mut self,
-        (at, judged): (usize, &Judged),
-        layout: &Layout,
+        group: (usize, &Judged),
         batch: Option<&Batch<'_>>,
         out: &mut Outputs<'_>,
     ) -> Result<(), Stop> {
+        let Make::Frames(layout) = &self.rules.make else { return Ok(()) };
         if layout.bytes() as u64 > out.live_bytes() / SHARE {
             self.said.large += 1;
             return Ok(());
@@ -146,7 +142,7 @@ impl Grouping {
         self.find_missing();
         // Again, where pieces cannot be read: they are missing then.
         loop {
-            let unreadable = self.give_pieces((at, judged), layout, batch, out)?;
+            let unreadable = self.give_pieces(group, batch, out)?;
             if unreadable.is_empty() {
                 return Ok(());
             }
@@ -164,11 +160,11 @@ impl Grouping {
     fn give_pieces(
         &mut self,
         (at, judged): (usize, &Judged),
-        layout: &Layout,
         batch: Option<&Batch<'_>>,
         out: &mut Outputs<'_>,
     ) -> Result<Vec<u32>, Stop> {
         let Self { former, data, input, rows, found, missing, rules, head, stage, .. } = self;
+        let Make::Frames(layout) = &rules.make else { return Ok(Vec::new()) };
         head.write(stage, judged.number, judged.time, (layout, missing))?;
         let Some([front, pixels, end]) = head.parts() else { return Ok(Vec::new()) };
         let len = front.len() + pixels.len() + end.len();

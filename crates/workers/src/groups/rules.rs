@@ -1,5 +1,6 @@
 //! What is made of groups that were found: which of them go on, and as what.
 
+use super::finder::part_of;
 use super::frames::{DTYPE, Layout, SHAPE};
 use crate::limits::{MEMBERS_MAX, PARTS_MAX, PENDING_MAX};
 use settings::{Key, Refused, Section, key, shortened};
@@ -71,7 +72,7 @@ impl Rules {
     /// Whether the payload of a message of this member has the length of its place in a frame.
     pub(super) fn fits(&self, entry: &Entry, member: u32) -> bool {
         let Make::Frames(layout) = &self.make else { return true };
-        let part = u64::from(member) * self.pieces + entry.origin_seq % self.pieces;
+        let part = part_of(member, entry.origin_seq, self.pieces);
         layout.place(part as usize).len() == entry.length as usize
     }
 
@@ -96,17 +97,19 @@ impl Rules {
             let hint = "name the origins that a group should have: `members = [\"a\", \"b\"]`";
             section.refuse(&COMPLETE, Refused::new("without `members` nothing is missing", hint));
         }
-        let make = section.word(&MAKE, &[("rows", 0), ("messages", 1), ("frames", 2)]).map_or(0, |make| make.value);
-        let make = match make {
-            2 => Layout::read(section, members.len(), pieces as usize).map_or(Make::Rows, Make::Frames),
-            word => {
-                for key in [&SHAPE, &DTYPE] {
-                    if section.has(key) {
-                        section.refuse(key, Refused::new("it is of frames", "write `make = \"frames\"`, or remove it"));
-                    }
+        let word = section.word(&MAKE, &["rows", "messages", "frames"].map(|word| (word, word)));
+        let word = word.map_or("rows", |word| word.value);
+        if word != "frames" {
+            for key in [&SHAPE, &DTYPE] {
+                if section.has(key) {
+                    section.refuse(key, Refused::new("it is of frames", "write `make = \"frames\"`, or remove it"));
                 }
-                if word == 1 { Make::Messages } else { Make::Rows }
             }
+        }
+        let make = match word {
+            "frames" => Layout::read(section, members.len(), pieces as usize).map_or(Make::Rows, Make::Frames),
+            "messages" => Make::Messages,
+            _ => Make::Rows,
         };
         let most = section.within(&PENDING, 2..=PENDING_MAX).map_or(2, |n| n.value as usize);
         Self { members, multiplicity, prescale, complete, make, pieces, most }

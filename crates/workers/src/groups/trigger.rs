@@ -8,7 +8,7 @@
 //!
 //! With `same = "tag"` a group has the tag of most of its messages, when it is closed; the others are in none.
 
-use super::finder::{Finder, Found, Pending};
+use super::finder::{Finder, Found, Pending, part_of};
 use flow::{Fault, Waiting};
 use std::collections::VecDeque;
 
@@ -32,9 +32,9 @@ struct Open {
 }
 
 impl Open {
-    /// Whether it has a message of a member with so many pieces.
+    /// Whether it has a message of a member, which has `pieces` of them in a whole group.
     fn has(&self, member: u32, pieces: u64) -> bool {
-        let first = u64::from(member) * pieces;
+        let first = part_of(member, 0, pieces);
         let bit = |part: u64| self.members.get(part as usize / 64).is_some_and(|word| word & (1 << (part % 64)) != 0);
         (first..first + pieces).any(bit)
     }
@@ -98,7 +98,7 @@ impl Trigger {
         }
     }
 
-    /// A member has so many messages in a group, and their numbers count them: `wrap` is a multiple.
+    /// The numbers count the `pieces` messages that a member has in a group; `wrap` is a multiple.
     pub(super) fn of_pieces(self, pieces: u64) -> Self {
         Self { pieces, wrap: self.wrap / pieces, ..self }
     }
@@ -260,8 +260,7 @@ impl Finder for Trigger {
     fn find(&mut self, pending: Pending<'_>, found: &mut Found) -> Result<usize, Fault> {
         let last = pending.times.last().zip(pending.members.last()).zip(pending.numbers.last());
         let Some(((time, member), number)) = last else { return Ok(0) };
-        let (number, piece) = (number / self.pieces, number % self.pieces);
-        let member = (u64::from(*member) * self.pieces + piece) as u32;
+        let (number, member) = (number / self.pieces, part_of(*member, *number, self.pieces) as u32);
         if self.again > 0 {
             self.enter_again(number, *time, member);
             return Ok(0);

@@ -213,7 +213,8 @@ fn soak_any_datagram_of_any_table_is_cut_or_refused() {
     cut_any(22, 500_000);
 }
 
-/// So many random tables, each with 200 random datagrams: nothing panics, and no message is outside of its datagram.
+/// Reads 200 random datagrams by each of `tables` random tables: nothing panics, and no message is outside of its
+/// datagram.
 fn cut_any(seed: u64, tables: u32) {
     let mut dice = Dice::new(seed);
     let (mut read, mut refused) = (0_u64, 0_u64);
