@@ -95,7 +95,7 @@ pub(crate) fn toml_text(value: &Json) -> String {
     match value {
         Json::String(text) => toml_edit::Value::from(text.as_str()).to_string(),
         Json::Object(map) => {
-            let rows = map.iter().map(|(key, value)| format!("{key} = {}", toml_text(value)));
+            let rows = map.iter().map(|(key, value)| format!("{} = {}", toml_edit::Key::new(key), toml_text(value)));
             format!("{{ {} }}", rows.collect::<Vec<_>>().join(", "))
         }
         Json::Array(list) => format!("[{}]", list.iter().map(toml_text).collect::<Vec<_>>().join(", ")),
