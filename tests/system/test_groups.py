@@ -232,6 +232,39 @@ start = "now"
     assert [row["count"] for row in rows(data["parts"])] == [3] * 12
 
 
+def test_a_member_that_never_sends_and_a_frame_beyond_its_slot_are_said(lab):
+    lab.write("""
+source.left = { kind = "appended" }
+
+[worker.frames]
+call = "groups"
+inputs = ["left"]
+
+[worker.frames.parameters]
+find = "trigger"
+members = ["m0", "m1"]
+wait = "50 ms"
+make = "frames"
+shape = [2, 8]
+dtype = "uint8"
+
+[run.first]
+start = "now"
+""")
+    process, _ = lab.up_ready()
+    data = beamport.open(lab.data)
+    with data.create("left") as stream:
+        for number in range(3):
+            stream.append(b"12345678", origin="m0", origin_seq=number)
+    until(lambda: "frames" in data and data["frames"].count == 3, "the frames do not come")
+    lab.interrupt(process)
+    counted = lab.report(process)["statistics"]["frames"]["0"]
+    assert {word: count for word, count in counted.items() if count} == {"groups": 3, "incomplete": 3, "absent": 1}
+    lab.write(lab.file.read_text().replace("shape = [2, 8]", "shape = [2, 8192, 8192]"))
+    said = lab.run("check", lab.file, status=2).stderr.decode()
+    assert "its output needs 536870912 B" in said and 'slot_live = "512 MiB"' in said, said
+
+
 def test_what_is_wrong_with_groups_is_said(lab):
     lab.write(
         USER.replace("mine.py:pairs", "other.py:pairs").replace("members = [", 'multiplicity = 3\nmembers = ["left", ')

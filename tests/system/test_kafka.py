@@ -126,7 +126,9 @@ class Sender(threading.Thread):
         self.join(HANG_S)
         assert self.producer.flush(HANG_S) == 0 and self.failed == []
         for offsets in self.offsets:
-            assert offsets == list(range(len(offsets)))
+            # A broker that was killed may acknowledge a message again without its offset.
+            known = [(at, offset) for at, offset in enumerate(offsets) if offset >= 0]
+            assert [pair for pair in known if pair[0] != pair[1]] == []
         assert sum(map(len, self.offsets)) == self.sent
         return self.sent
 

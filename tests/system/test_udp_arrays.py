@@ -1,7 +1,6 @@
 """The examples of arrays of boards, shortened: the ledger is what the boards say that they did, and the events are whole."""
 
 import framings
-import numpy as np
 import pytest
 from conftest import ROOT, line_of, until
 from ports import free_ports
@@ -122,7 +121,7 @@ def test_modules_are_joined_to_frames_that_list_lost_pieces(lab, nexus):
     assert report["closed"], report["ledger"]
     entries, truth = entries_of(report), report["boards"]["boards"]
     frames = list(beamport.open(lab.data)["frames"].read())
-    missing = sum(np.size(frame.metadata.get("missing", [])) for frame in frames)
+    missing = sum(int(frame.metadata["missing"].sum()) for frame in frames)
     lost = sum(did["lost"] for did in truth.values())
     arrived = sum(entries[name]["appended"] for name in ("m0", "m1"))
     # The last frame of each module may be in part.
@@ -130,6 +129,11 @@ def test_modules_are_joined_to_frames_that_list_lost_pieces(lab, nexus):
     assert arrived + missing == 32 * len(frames) and lost <= missing <= lost + 32
     with h5py.File(report["file"]) as file:
         assert file["entry/detector/data"].shape == (len(frames), 2, 256, 256)
+        assert list(file["entry/detector_metadata"]) == ["missing"]
+        marked = zip(file["entry/detector/id"], file["entry/detector_metadata/missing"], strict=True)
+        assert {number: one.tolist() for number, one in marked} == {
+            frame.id: frame.metadata["missing"].tolist() for frame in frames
+        }
 
 
 def test_hubs_are_built_to_events_by_their_numbers(lab, nexus):

@@ -10,7 +10,7 @@ use flow::records::{Commit, Gap};
 use flow::status::members;
 use flow::{Data, Fault};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -33,6 +33,54 @@ pub struct StreamLine {
     pub late: u64,
 }
 
+/// What is known of sources, merges, workers and live sinks over all runs and starts.
+#[derive(Clone, Debug, Default)]
+pub struct StageReport {
+    /// The accounts of merges, workers and live sinks: over all that they were given.
+    pub rows: Vec<Row>,
+    /// The ids that merges by number did not have, or not whole.
+    pub missing: Vec<Missing>,
+    /// Why code of workers never started.
+    pub silent: Vec<Fault>,
+    /// What sources were to read and have had nothing of.
+    pub absent: Vec<Fault>,
+    /// What the code of workers counted, by worker and slot, each slot since it started.
+    pub statistics: Map<String, Value>,
+}
+
+impl StageReport {
+    /// All code of the instrument has started, and all that it was to read has come.
+    fn is_whole(&self) -> bool {
+        self.silent.is_empty() && self.absent.is_empty()
+    }
+
+    fn gaps(&self) -> impl Iterator<Item = &Gap> {
+        self.missing.iter().flat_map(|merge| &merge.gaps)
+    }
+
+    /// The keys of the form for programs that need no run.
+    fn json(&self) -> Value {
+        json!({
+            "silent": self.silent.iter().map(Fault::to_json).collect::<Vec<_>>(),
+            "absent": self.absent.iter().map(Fault::to_json).collect::<Vec<_>>(),
+            "statistics": self.statistics,
+        })
+    }
+
+    /// What the code of workers counted, a line for each slot: `frames         groups 1,000, incomplete 3   (slot 0)`.
+    fn statistics_lines(&self) -> Vec<String> {
+        let slots = |slots: &Value| slots.as_object().cloned().unwrap_or_default();
+        let all = self.statistics.iter().flat_map(|(name, of)| slots(of).into_iter().map(move |slot| (name, slot)));
+        let number = |value: &Value| value.as_u64().map_or_else(|| value.to_string(), thousands);
+        let line = |(name, (slot, numbers)): (&String, (String, Value))| {
+            let numbers = numbers.as_object()?.iter().filter(|(_, value)| value.as_f64() != Some(0.0));
+            let words: Vec<String> = numbers.map(|(word, value)| format!("{word} {}", number(value))).collect();
+            (!words.is_empty()).then(|| format!("{name:<14} {}   (slot {slot})", words.join(", ")))
+        };
+        all.filter_map(line).collect()
+    }
+}
+
 /// The report of one run.
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -46,14 +94,8 @@ pub struct Report {
     pub streams: Vec<StreamLine>,
     /// The ledger.
     pub account: Account,
-    /// The accounts of merges and workers, which know no runs: over all that they were given.
-    pub stages: Vec<Row>,
-    /// The ids that merges by number did not have, or not whole.
-    pub missing: Vec<Missing>,
-    /// Why code of workers never started.
-    pub silent: Vec<Fault>,
-    /// What sources were to read and have had nothing of.
-    pub absent: Vec<Fault>,
+    /// What is known of the stages, which know no runs.
+    pub stages: StageReport,
     /// Messages whose payloads are missing: they are counted, their events are not.
     pub damaged: Vec<Fault>,
 }
@@ -64,7 +106,7 @@ impl Report {
         data: &Data,
         run: &str,
         sinks: &[String],
-        (stages, missing): (&[Row], &[Missing]),
+        stages: &StageReport,
         written: &[Written],
         failed: &[Failed],
     ) -> Result<Self, Fault> {
@@ -97,25 +139,14 @@ impl Report {
         }
         let written = written.iter().filter(|w| w.run == run).cloned().collect();
         let failed = failed.iter().filter(|f| f.run == run).cloned().collect();
-        Ok(Self {
-            run: run.to_string(),
-            written,
-            failed,
-            streams,
-            account,
-            stages: stages.to_vec(),
-            missing: missing.to_vec(),
-            silent: Vec::new(),
-            absent: Vec::new(),
-            damaged,
-        })
+        Ok(Self { run: run.to_string(), written, failed, streams, account, stages: stages.clone(), damaged })
     }
 
     /// The form for programs.
     pub fn json(&self) -> Value {
         let first = self.written.first();
         let of = |key: &str| first.map_or(Value::Null, |w| w.product[key].clone());
-        json!({
+        let mut report = json!({
             "run": self.run,
             "file": of("file"),
             "size": of("size"),
@@ -123,15 +154,15 @@ impl Report {
             "content": self.content(),
             "written": self.written.iter().map(written_row).collect::<Vec<_>>(),
             "closed": self.is_closed(),
-            "silent": self.silent.iter().map(Fault::to_json).collect::<Vec<_>>(),
-            "absent": self.absent.iter().map(Fault::to_json).collect::<Vec<_>>(),
             "streams": self.streams,
-            "ledger": ledger_rows("run", &self.account.entries, &self.account.rows, &self.stages),
-            "gaps": self.account.gaps.iter().chain(self.missing.iter().flat_map(|m| &m.gaps)).collect::<Vec<_>>(),
+            "ledger": ledger_rows("run", &self.account.entries, &self.account.rows, &self.stages.rows),
+            "gaps": self.account.gaps.iter().chain(self.stages.gaps()).collect::<Vec<_>>(),
             "dead_time": self.account.dead_time,
             "clock_step_ns": self.account.clock_step_ns,
             "failed": self.failed.iter().map(failed_row).collect::<Vec<_>>(),
-        })
+        });
+        add(&mut report, self.stages.json());
+        report
     }
 
     /// The content of the first file: that of several writers of a sink is the sum over their files.
@@ -145,32 +176,32 @@ impl Report {
     }
 
     /// The form for programs where there is no run: the accounts of sources and stages, over all runs and starts.
-    pub fn without_run(
-        entries: &[Entry],
-        (stages, missing): (&[Row], &[Missing]),
-        silent: &[Fault],
-        absent: &[Fault],
-    ) -> Value {
-        let are_closed = stages.iter().all(|row| row.closed) && entries.iter().all(|entry| entry.closed);
-        json!({
+    pub fn without_run(entries: &[Entry], stages: &StageReport) -> Value {
+        let are_closed = stages.rows.iter().all(|row| row.closed) && entries.iter().all(|entry| entry.closed);
+        let mut report = json!({
             "run": null,
             "written": [],
-            "closed": silent.is_empty() && absent.is_empty() && are_closed,
-            "silent": silent.iter().map(Fault::to_json).collect::<Vec<_>>(),
-            "absent": absent.iter().map(Fault::to_json).collect::<Vec<_>>(),
+            "closed": stages.is_whole() && are_closed,
             "streams": [],
-            "ledger": ledger_rows("all", entries, &[], stages),
-            "gaps": missing.iter().flat_map(|m| &m.gaps).collect::<Vec<_>>(),
+            "ledger": ledger_rows("all", entries, &[], &stages.rows),
+            "gaps": stages.gaps().collect::<Vec<_>>(),
             "dead_time": [],
             "failed": [],
-        })
+        });
+        add(&mut report, stages.json());
+        report
     }
 
     /// The form for people where there is no run.
-    pub fn text_without_run(entries: &[Entry], stages: &[Row]) -> String {
-        let lines: Vec<String> = entry_lines(entries).into_iter().chain(stages.iter().map(row_line)).collect();
-        let lines: String = lines.iter().map(|line| format!("  {line}\n")).collect();
-        if lines.is_empty() { lines } else { format!("ledger\n  -- of all runs and starts\n{lines}") }
+    pub fn text_without_run(entries: &[Entry], stages: &StageReport) -> String {
+        let lines: Vec<String> = entry_lines(entries).into_iter().chain(stages.rows.iter().map(row_line)).collect();
+        let mut out = String::new();
+        if !lines.is_empty() {
+            out += "ledger\n";
+            block(&mut out, "of all runs and starts", &lines);
+        }
+        block(&mut out, OF_SLOTS, &stages.statistics_lines());
+        out
     }
 
     /// The form for people: one screen.
@@ -223,20 +254,12 @@ impl Report {
 impl Report {
     /// The account of the run closes, all code of the instrument has started, and all that it was to read has come.
     fn is_closed(&self) -> bool {
-        self.account.closed && self.silent.is_empty() && self.absent.is_empty()
+        self.account.closed && self.stages.is_whole()
     }
 
     /// The ledger, under a heading for each scope: the figures of a stage are larger than those of one run.
     fn ledger_text(&self, out: &mut String) {
         let _ = writeln!(out, "\nledger ({})", if self.is_closed() { "closed" } else { "NOT closed" });
-        let mut block = |scope: &str, lines: &[String]| {
-            if !lines.is_empty() {
-                let _ = writeln!(out, "  -- {scope}");
-            }
-            for line in lines {
-                let _ = writeln!(out, "  {line}");
-            }
-        };
         let mut entries = entry_lines(&self.account.entries);
         let absent = self.account.absences().map(|gap| format!("{}: data from this interval is unknown", absent(gap)));
         entries.extend(absent);
@@ -246,13 +269,34 @@ impl Report {
             format!("what `{stream}` lost is not known: messages of `{stream}.commits` do not verify or were released")
         }));
         entries.extend(self.account.rows.iter().map(row_line));
-        block("of this run", &entries);
+        block(out, "of this run", &entries);
         let stage = |row: &Row| format!("{}{}", row_line(row), if row.closed { "" } else { "   NOT closed" });
-        let stages = self.stages.iter().map(stage).chain(missing_lines(&self.missing));
-        let silent = self.silent.iter().map(|fault| format!("{}; its code has not started", fault.what));
-        let absent = self.absent.iter().map(|fault| format!("{}: {}", fault.what, fault.cause));
+        let stages = self.stages.rows.iter().map(stage).chain(missing_lines(&self.stages.missing));
+        let silent = self.stages.silent.iter().map(|fault| format!("{}; its code has not started", fault.what));
+        let absent = self.stages.absent.iter().map(|fault| format!("{}: {}", fault.what, fault.cause));
         let stages: Vec<String> = stages.chain(silent).chain(absent).collect();
-        block("of all runs and starts", &stages);
+        block(out, "of all runs and starts", &stages);
+        block(out, OF_SLOTS, &self.stages.statistics_lines());
+    }
+}
+
+/// Heading of what the code of workers counted.
+const OF_SLOTS: &str = "of workers, since their slots started";
+
+/// A part of the report under its heading.
+fn block(out: &mut String, scope: &str, lines: &[String]) {
+    if !lines.is_empty() {
+        let _ = writeln!(out, "  -- {scope}");
+    }
+    for line in lines {
+        let _ = writeln!(out, "  {line}");
+    }
+}
+
+/// Adds the keys of one JSON object to another.
+fn add(to: &mut Value, from: Value) {
+    if let (Some(to), Value::Object(from)) = (to.as_object_mut(), from) {
+        to.extend(from);
     }
 }
 
@@ -474,10 +518,11 @@ pub fn events_of(payload: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Report, by_reason, missing_lines};
+    use super::{Report, StageReport, by_reason, missing_lines};
     use flow::Fault;
     use flow::ledger::{Account, Entry, Missing, Row};
     use flow::records::Gap;
+    use serde_json::json;
     use std::collections::BTreeMap;
 
     /// The report of a run whose worker and input balance.
@@ -521,10 +566,7 @@ mod tests {
             failed: Vec::new(),
             streams: Vec::new(),
             account,
-            stages: vec![of("brightest", 548)],
-            missing: Vec::new(),
-            silent: Vec::new(),
-            absent: Vec::new(),
+            stages: StageReport { rows: vec![of("brightest", 548)], ..StageReport::default() },
             damaged: Vec::new(),
         }
     }
@@ -546,13 +588,24 @@ mod tests {
                 "  camera         548 read",
             ]
         );
-        let silent = Report { silent: vec![Fault::new("slot 0 of worker `w` fails", "x")], ..report.clone() };
+        let with = |stages: StageReport| Report { stages, ..report.clone() };
+        let silent = vec![Fault::new("slot 0 of worker `w` fails", "x")];
+        let silent = with(StageReport { silent, ..report.stages.clone() });
         let (text, json) = (silent.text(), silent.json());
         assert!(text.contains("ledger (NOT closed)") && text.contains("worker `w` fails; its code has not started"));
         assert!(json["closed"] == false && json["silent"][0]["cause"] == "x", "{json}");
-        let absent = Report { absent: vec![Fault::new("source `pvs`: 1 PV has no value", "`A`")], ..report.clone() };
+        let absent = vec![Fault::new("source `pvs`: 1 PV has no value", "`A`")];
+        let absent = with(StageReport { absent, ..report.stages.clone() });
         assert!(absent.text().contains("NOT closed") && absent.text().contains("1 PV has no value: `A`"));
         assert!(absent.json()["closed"] == false && absent.json()["absent"][0]["cause"] == "`A`");
+        let frames = json!({"0": {"groups": 1000, "few": 0}, "1": {"share": 0.5}});
+        let counted = json!({"frames": frames, "idle": {"0": {"n": 0}}});
+        let statistics = counted.as_object().cloned().unwrap();
+        let counted = with(StageReport { statistics, ..report.stages.clone() });
+        let text = counted.text();
+        let lines: Vec<&str> = text.lines().skip_while(|line| !line.contains("since their slots")).take(3).collect();
+        assert_eq!(lines[1..], ["  frames         groups 1,000   (slot 0)", "  frames         share 0.5   (slot 1)"]);
+        assert!(!text.contains("idle") && counted.json()["statistics"]["frames"]["1"]["share"] == 0.5);
         let json = report.json();
         let scopes: Vec<&str> =
             json["ledger"].as_array().unwrap().iter().filter_map(|row| row["scope"].as_str()).collect();

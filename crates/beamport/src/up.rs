@@ -8,7 +8,7 @@ use crate::limits::END_PATIENCE;
 use crate::mover::{Mover, Written, program, template_check};
 use crate::page::Page;
 use crate::peer;
-use crate::report::{Report, events_of};
+use crate::report::{Report, StageReport, events_of};
 use crate::retention;
 use crate::room;
 use crate::simulated::{self, Simulated};
@@ -153,14 +153,15 @@ impl Started {
         let is_listed = !mover.runs().is_empty();
         let done: Vec<String> = mover.declared_runs();
         let (names_of_stages, lost_before, late) = (mover.fed_stages(), mover.lost_before(), mover.late_accounts());
-        let (cuts, silent, absent) = (mover.cuts(), mover.silent(), mover.absent());
+        let (cuts, silent, absent, statistics) = (mover.cuts(), mover.silent(), mover.absent(), mover.statistics());
         let is_missing = say_missing(&mover);
         // Their last messages still have a receiver.
         let truth = boards.map(Simulated::truth).transpose();
         drop(mover);
-        let absent = absent();
         let folder = data.folder.display();
-        let (mut texts, mut stages, mut missing, mut unknown_outcome) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        let (mut texts, mut unknown_outcome) = (Vec::new(), 0);
+        let (absent, statistics) = (absent(), statistics());
+        let mut stages = StageReport { silent, absent, statistics, ..StageReport::default() };
         let truth = truth.unwrap_or_else(|fault| {
             unknown_outcome += 1;
             let _ = writeln!(stderr(), "{fault}");
@@ -175,8 +176,8 @@ impl Started {
         for stage in &names_of_stages {
             match flow::ledger::stage(&data, stage).and_then(|rows| Ok((rows, flow::ledger::missing(&data, stage)?))) {
                 Ok((rows, ids)) => {
-                    stages.extend(rows);
-                    missing.extend(ids);
+                    stages.rows.extend(rows);
+                    stages.missing.extend(ids);
                 }
                 Err(fault) => {
                     unknown_outcome += 1;
@@ -184,23 +185,22 @@ impl Started {
                 }
             }
         }
-        say_waiting(&data, &stages, &late);
+        say_waiting(&data, &stages.rows, &late);
         // What stages lost before this start has been told.
-        let mut lost = flow::ledger::lost(&stages).saturating_sub(lost_before);
+        let mut lost = flow::ledger::lost(&stages.rows).saturating_sub(lost_before);
         for gap in &cuts {
             lost += gap.count();
             let _ = writeln!(stderr(), "{}", crate::figures::cut(gap));
         }
-        unknown_outcome += silent.len();
-        for fault in silent.iter().chain(&absent) {
+        unknown_outcome += stages.silent.len();
+        for fault in stages.silent.iter().chain(&stages.absent) {
             let _ = writeln!(stderr(), "{fault}");
         }
         for name in &names {
             let report = fill_in(&data, &written, &sinks, name)
-                .and_then(|written| Report::of(&data, name, &sinks, (&stages, &missing), &written, &failed));
+                .and_then(|written| Report::of(&data, name, &sinks, &stages, &written, &failed));
             match report {
                 Ok(report) => {
-                    let report = Report { silent: silent.clone(), absent: absent.clone(), ..report };
                     lost += report.account.lost;
                     unknown_outcome += usize::from(!report.damaged.is_empty());
                     for fault in &report.damaged {
@@ -233,8 +233,7 @@ impl Started {
             }
             texts.push(match json {
                 true => {
-                    let report = Report::without_run(&entries, (&stages, &missing), &silent, &absent);
-                    format!("{}\n", with_boards(report))
+                    format!("{}\n", with_boards(Report::without_run(&entries, &stages)))
                 }
                 false => Report::text_without_run(&entries, &stages),
             });
@@ -251,7 +250,7 @@ impl Started {
             }
             // A file that was given up is an error, whatever else there is to say.
             _ if !failed.is_empty() || is_missing || unknown_outcome > 0 => Ok(ExitCode::from(2)),
-            _ => Ok(ExitCode::from(u8::from(lost > 0 || !absent.is_empty()))),
+            _ => Ok(ExitCode::from(u8::from(lost > 0 || !stages.absent.is_empty()))),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! An error from outside as a value: what failed, the cause, and a hint that can be typed; and whether a retry may help
 //! ([`Passes`]).
 
+use crate::limits::{EIO, EMFILE, ENFILE};
 use serde_json::{Value, json};
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -59,6 +60,14 @@ impl Fault {
     /// A refusal of the operating system, with what can be done about it where that is known.
     pub fn io(what: impl Into<String>, error: &io::Error) -> Self {
         let hint = match error.kind() {
+            // Linux has no kinds for these.
+            _ if matches!(error.raw_os_error(), Some(ENFILE | EMFILE)) => {
+                "raise the limit of open files: `ulimit -n`, or `LimitNOFILE=` of a systemd unit"
+            }
+            _ if error.raw_os_error() == Some(EIO) => "check the device: `dmesg` says what is wrong with it",
+            ErrorKind::Unsupported if error.raw_os_error().is_some() => {
+                "use a file system that reserves room for files: ext4, xfs, btrfs, tmpfs, NFS 4.2"
+            }
             ErrorKind::PermissionDenied => "run it as the owner of the folder: see `ls -ld DIR`",
             ErrorKind::ReadOnlyFilesystem => "choose a folder on a writable device",
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free space on the device",
@@ -111,3 +120,18 @@ impl fmt::Display for Fault {
 }
 
 impl std::error::Error for Fault {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_follow_the_number_of_the_error() {
+        let hint = |number| Fault::io("x", &io::Error::from_raw_os_error(number)).hint;
+        assert!(hint(EMFILE).contains("`ulimit -n`") && hint(ENFILE).contains("LimitNOFILE"));
+        assert!(hint(EIO).contains("dmesg"));
+        // EOPNOTSUPP, of `fallocate`.
+        assert!(hint(95).contains("file system"), "{}", hint(95));
+        assert!(hint(28).contains("free space") && hint(13).contains("owner"));
+    }
+}

@@ -144,3 +144,9 @@ pub(crate) const WRITER_LOOK: i64 = 20_000_000;
 
 /// Blocks of which the least lag behind the frontier counts, so that one message with a wrong time does not.
 pub(crate) const LAG_BLOCKS: u32 = 16;
+/// Error of Linux that has no [`std::io::ErrorKind`]: the device failed.
+pub(crate) const EIO: i32 = 5;
+/// The same: the system has no more descriptors.
+pub(crate) const ENFILE: i32 = 23;
+/// The same: the process has no more descriptors.
+pub(crate) const EMFILE: i32 = 24;

@@ -26,6 +26,8 @@ use store::{
 const TASKS: usize = 8;
 /// Command of an answer behind which more of the same task comes.
 pub(crate) const MORE: &str = "more";
+/// Command of a task: the slot is to end. Its answer has the last statistics.
+pub(crate) const STOP: &str = "stop";
 /// In its position in the tasks: it waits for room.
 pub(crate) const WAITS: u64 = 1 << 63;
 /// Position of a slot that is not in user code.
@@ -701,7 +703,12 @@ impl Slot {
         self.is_idle = false;
         let Some(task) = self.task.clone() else { return Ok(Stepped::Idle) };
         match task.command.as_str() {
-            "stop" => return Ok(Stepped::Ended),
+            STOP => {
+                // The last one may be a second old. Without room it stays the last.
+                let (media, statistics) = (self.data.media.as_ref(), worker.statistics());
+                self.account.answer(&mut self.writer, &task, media, &mut self.bytes, STOP, &statistics)?;
+                return Ok(Stepped::Ended);
+            }
             "configure" => {
                 if self.parameters.as_deref() != Some(&task.arguments) {
                     worker.configure(&task.arguments)?;

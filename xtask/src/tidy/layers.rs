@@ -31,7 +31,8 @@ const CRATES: [Layers; 2] = [
     Layers {
         krate: "flow",
         layers: &[
-            &["fault", "job", "limits"],
+            &["limits"],
+            &["fault", "job"],
             &["tally"],
             &["records", "data", "sink"],
             &["beside"],

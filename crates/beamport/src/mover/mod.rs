@@ -884,6 +884,18 @@ impl Mover {
         move || handles.iter().filter_map(StageHandle::silence).collect()
     }
 
+    /// What the code of workers counted, by worker and slot, each slot since it started. The caller asks once the mover
+    /// is dropped, when they have ended.
+    pub fn statistics(&self) -> impl Fn() -> serde_json::Map<String, Value> + use<> {
+        let workers = self.running_workers().map(|(section, handle)| (section.name.clone(), handle.clone()));
+        let handles: Vec<(String, StageHandle)> = workers.collect();
+        move || {
+            let of = |(name, handle): &(String, StageHandle)| Some((name.clone(), handle.status()?));
+            let has_counted = |(_, slots): &(String, Value)| slots.as_object().is_some_and(|slots| !slots.is_empty());
+            handles.iter().filter_map(of).filter(has_counted).collect()
+        }
+    }
+
     /// Workers and live sinks with their inputs: those that have done nothing yet have no account.
     pub fn late_accounts(&self) -> Vec<(String, Vec<String>)> {
         let stages = self.instrument.stages.iter().filter(|stage| matches!(stage, Stage::Worker(_) | Stage::Live(_)));

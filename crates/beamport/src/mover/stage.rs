@@ -123,9 +123,14 @@ impl StageHandle {
         set(&self.0.code, Some(code));
     }
 
-    /// Publishes the status of its source or live sink.
+    /// Publishes the status of its source or live sink; of a worker that has ended, what its slots counted.
     pub(super) fn publish_status(&self, status: Value) {
         set(&self.0.status, Some(status));
+    }
+
+    /// The status that was published last.
+    pub(super) fn status(&self) -> Option<Value> {
+        of(&self.0.status)
     }
 
     /// What `status` answers about the stage: `{"kind", "status", "trouble"}`, null where there is nothing to say.

@@ -152,6 +152,7 @@ fn run(
             // What was answered last is shown and committed.
             while work.step(data.media.now(), &views)? {}
             handle.publish_view(work.view());
+            handle.publish_status(work.last_statistics()?);
             return Ok(());
         }
         if !did {

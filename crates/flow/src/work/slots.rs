@@ -15,7 +15,7 @@ use crate::Fault;
 use crate::book::own_meta;
 use crate::data::{stream_fault, tasks_of};
 use crate::limits::{SLOT_ROOM_BYTES, SLOTS_MAX};
-use crate::slot::{MORE, WAITS};
+use crate::slot::{MORE, STOP, WAITS};
 use store::SchemaId;
 
 impl Work {
@@ -113,7 +113,7 @@ impl Work {
             match self.at(slot) {
                 Some(at) if at & !WAITS > command => self.places[number].command = None,
                 Some(_) if self.places[number].ready => self.send_parameters(slot)?,
-                Some(_) => drop(self.send(slot, "stop", "")?),
+                Some(_) => drop(self.send(slot, STOP, "")?),
                 // It does not live, or has not come.
                 None => {}
             }
@@ -149,7 +149,7 @@ impl Work {
         if let Some(place) = self.places.get_mut(slot as usize) {
             (place.ready, place.state.ready) = (false, false);
         }
-        self.send(slot, "stop", "").map(drop)
+        self.send(slot, STOP, "").map(drop)
     }
 
     /// What the slots do.
@@ -397,6 +397,9 @@ impl Work {
         let mut did = false;
         for (answered, bytes) in place.new_answers(slot, &self.stage)? {
             let Ok(answer) = wire::bpdn::read(&bytes) else { continue };
+            if answer.task.command == STOP && self.places[slot].command == Some(answer.task.number) {
+                self.places[slot].state.statistics = answer.state.to_owned();
+            }
             // Tasks are numbered anew by each runner: an answer to another's may have been on its way to the disk.
             let Some((id, part)) = self.given.get(&answer.task.number).copied() else { continue };
             let Some(piece) = self.pieces.get(&id) else { continue };

@@ -74,11 +74,7 @@ impl WorkerState {
                         Some(Ok(slot)) => all.slots.entry(slot).or_default(),
                         _ => &mut all.numbers,
                     };
-                    let number = match number {
-                        Scalar::Int64(number) => number.into(),
-                        other => other.to_f64().into(),
-                    };
-                    into.insert(value.source_name.to_owned(), number);
+                    into.insert(value.source_name.to_owned(), as_json(number));
                 }
             }
             Ok(Some(all))
@@ -121,6 +117,18 @@ impl Work {
         Ok(())
     }
 
+    /// Publishes the last statistics of slots that have ended, and returns what the code of each counted: a JSON object
+    /// by slot.
+    pub fn last_statistics(&mut self) -> Result<Value, Fault> {
+        self.statistics.at = None;
+        self.publish_statistics(self.data.media.now(), self.data.media.clock())?;
+        let places = (0..self.options.slots).zip(&self.places);
+        let of = |text: &str| said_by(text).into_iter().map(|(name, value)| (name, as_json(value)));
+        let all = places.map(|(slot, place)| (slot.to_string(), of(&place.state.statistics).collect()));
+        let counted = all.filter(|(_, numbers): &(_, serde_json::Map<_, _>)| !numbers.is_empty());
+        Ok(counted.map(|(slot, numbers)| (slot, Value::Object(numbers))).collect())
+    }
+
     /// Of whom (none: the worker), which, and how much.
     fn numbers(&self) -> Vec<(Option<usize>, String, Scalar)> {
         let slots = self.options.slots as usize;
@@ -158,6 +166,13 @@ impl Work {
             said_by(&place.state.statistics).into_iter().map(move |(name, value)| (Some(slot), name, value))
         });
         own.chain(said).collect()
+    }
+}
+
+fn as_json(number: Scalar) -> Value {
+    match number {
+        Scalar::Int64(number) => number.into(),
+        other => other.to_f64().into(),
     }
 }
 

@@ -3,7 +3,7 @@
 //! Constraints: a payload is copied once, from the memory of the input into that of the output.
 //!
 //! Failure behaviour: a place whose payload is missing, cannot be read, or has another length than the place, is zero
-//! and is listed in the attribute `missing`; the frame has the flag `suspect`. With `complete` such a frame is not made.
+//! and is marked in the attribute `missing`; the frame has the flag `suspect`. With `complete` such a frame is not made.
 
 use crate::limits::{DIMENSIONS_MAX, FRAME_MAX};
 use flow::Fault;
@@ -71,6 +71,11 @@ impl Layout {
         self.shape.iter().product::<i64>() as usize * self.dtype.size()
     }
 
+    /// Pieces of all members.
+    fn parts(&self) -> usize {
+        self.bytes() / self.member * self.pieces
+    }
+
     /// The bytes of a part: of a piece of a member, counted over all members.
     pub(super) fn place(&self, part: usize) -> Range<usize> {
         let (member, piece) = (part / self.pieces, part % self.pieces);
@@ -85,6 +90,8 @@ pub(super) struct Head {
     head: ad00::Head,
     /// Zeros in place of the pixels: of these the number counts, and they are not touched.
     blank: Vec<u8>,
+    /// 1 for each missing part.
+    missing: Vec<u8>,
 }
 
 impl Head {
@@ -99,13 +106,16 @@ impl Head {
         if self.blank.len() != layout.bytes() {
             self.blank = vec![0; layout.bytes()];
         }
-        let attribute = Attribute {
+        // As long in each frame, and in whole ones too: in a file it is one dataset.
+        self.missing.clear();
+        self.missing.resize(layout.parts(), 0);
+        missing.iter().for_each(|part| self.missing[*part as usize] = 1);
+        let attributes = [Attribute {
             name: "missing",
-            description: Some("pieces without a payload, counted over all members"),
+            description: Some("1 for each piece without a payload, in the order of members and their pieces"),
             source: Some(stage),
-            data: missing.into(),
-        };
-        let attributes = if missing.is_empty() { &[][..] } else { &[attribute][..] };
+            data: (&self.missing).into(),
+        }];
         let refused = |cause: String| Fault::new("cannot encode a frame", cause);
         let data = Numbers::new(layout.dtype, &self.blank).ok_or_else(|| refused("its pixels are not whole".into()))?;
         let frame = Ad00 {
@@ -115,7 +125,7 @@ impl Head {
             timestamp,
             dimensions: layout.shape.as_slice().into(),
             data,
-            attributes: attributes.into(),
+            attributes: (&attributes[..]).into(),
         };
         self.head.write(&frame).map_err(|e| refused(e.to_string()))
     }

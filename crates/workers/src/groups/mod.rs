@@ -255,7 +255,11 @@ impl WorkerPlan for Plan {
             Find::User { call } => Some(call.clone()),
             _ => None,
         };
-        Needs { alone, holds_back: true, whole: true, code, ..Needs::default() }
+        let bytes = match &self.rules.make {
+            Make::Frames(layout) => layout.bytes() as u64 * SHARE,
+            _ => 0,
+        };
+        Needs { alone, holds_back: true, bytes, whole: true, code, ..Needs::default() }
     }
 
     fn sends(&self, stage: &str) -> Option<Sends> {
@@ -364,6 +368,8 @@ struct Said {
     full: u64,
     unreadable: u64,
     misfit: u64,
+    /// Members of which no message was in any group.
+    absent: u64,
 }
 
 impl Said {
@@ -383,6 +389,7 @@ impl Said {
             full,
             unreadable,
             misfit,
+            absent,
         } = self;
         let always = [("groups", groups), ("incomplete", incomplete), ("few", few), ("prescaled", prescaled)];
         let rare = [
@@ -395,6 +402,7 @@ impl Said {
             ("full", full),
             ("unreadable", unreadable),
             ("misfit", misfit),
+            ("absent", absent),
         ];
         said(&always.into_iter().chain(rare.into_iter().filter(|(_, count)| *count > 0)).collect())
     }
@@ -722,6 +730,8 @@ impl Worker for Grouping {
     }
 
     fn statistics(&mut self) -> String {
-        self.said.to_json()
+        let of_members = self.seen.chunks(self.rules.pieces as usize).take(self.rules.members.len());
+        let absent = of_members.filter(|pieces| pieces.iter().all(|seen| *seen == 0)).count() as u64;
+        Said { absent: if self.said.groups > 0 { absent } else { 0 }, ..self.said }.to_json()
     }
 }
