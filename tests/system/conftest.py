@@ -278,6 +278,10 @@ class Lab:
         (report,) = self.reports(process, status)
         return report
 
+    def report_of(self, run: str, status: int = 0) -> dict:
+        """The report of a run that was done before `up` stopped."""
+        return json.loads(self.run("ls", run, "--json", "--data", self.data, status=status).stdout)
+
     def ask(self, line: bytes, patience_s: float = HANG_S) -> bytes:
         """Says one line to the control socket; the line that comes back."""
         with self.dial(patience_s) as client:

@@ -37,7 +37,7 @@ def test_interrupt_once_seals_and_finishes(lab, which):
     printed = json.loads(lab.end(lab.up()))
     empty = dict.fromkeys(("written", "streams", "gaps", "dead_time", "failed", "silent", "absent"), [])
     ledger = printed.pop("ledger")
-    assert printed == {"run": None, "closed": True, **empty}
+    assert printed == {"run": None, "closed": True, "statistics": {}, **empty}
     # What the sources had is over all starts.
     assert ledger and all((row["account"], row["scope"]) == ("entry", "all") for row in ledger), ledger
     assert not (lab.data / "control.sock").exists()

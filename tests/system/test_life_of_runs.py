@@ -171,20 +171,43 @@ def test_a_run_whose_payloads_are_gone_is_named_and_all_are_reported(lab):
         # More than the live place holds: the next run begins in other files.
         until(lambda count=count: stream.marks()[2] > count + 200, "no messages")
         lab.run("end", name, "--data", lab.data)
+    until(lambda: ls(lab)["two"]["state"] == "sealed", "the runs are not sealed")
     (stream.folder / "p-00000001").unlink()
     lab.interrupt(process)
-    one, two = lab.reports(process, status=2)
-    assert (one["run"], two["run"], two["closed"]) == ("one", "two", True)
-    said = lab.said(process)[1]
+    lab.end(process)
+    one = lab.run("ls", "one", "--json", "--data", lab.data, status=2)
+    assert json.loads(one.stdout)["run"] == "one" and lab.report_of("two")["closed"]
+    said = one.stderr.decode()
     assert (
         "cannot read messages" in said
         and "of `detector`" in said
         and "the report of run `one`" in said
         and "hint:" in said
     ), said
-    assert "run `two`" not in said
     assert b"p-00000001" in lab.run("verify", "detector", "--data", lab.data, status=1).stdout
     print("payload of a run removed before its report: 1 injected, named, 0 lost of the other run")
+
+
+def test_a_stop_reports_the_runs_that_it_ends(lab, times):
+    """Those of before have a report of their own, and their losses count."""
+    lab.write(SOURCE.format(level="memory"))
+    process, _ = lab.up_ready()
+    runs = times(30, 1000)
+    for number in range(runs):
+        lab.ask(json.dumps({"command": "begin", "run": f"r{number}", "settle": 0}).encode() + b"\n")
+        lab.ask(json.dumps({"command": "end", "run": f"r{number}"}).encode() + b"\n")
+    until(lambda: all(run["state"] == "sealed" for run in ls(lab).values()), "the runs are not sealed")
+    lab.run("begin", "last", "--data", lab.data)
+    began = time.monotonic()
+    lab.interrupt(process)
+    report = lab.report(process)
+    print(f"{runs} runs behind it: stopped in {time.monotonic() - began:.2f} s, one of them the run that it ended")
+    assert report["run"] == "last" and report["closed"]
+    said = lab.said(process)[1]
+    assert f"{runs} runs were done before this stop: `beamport ls r0 --data {lab.data}` reports one" in said, said
+    assert lab.report_of("r0")["closed"]
+    refused = lab.run("ls", "none", "--data", lab.data, status=2).stderr.decode()
+    assert "no run `none`" in refused and "newest runs: " in refused and ", last, and " in refused, refused
 
 
 def test_begin_is_refused_once_the_instrument_is_ending(lab):
@@ -216,8 +239,9 @@ def test_a_writer_killed_before_its_run_ends_takes_nothing_with_it(lab, nexus, t
         until(lambda name=name: ls(lab)[name]["closed"], f"{name} is not finished")
         assert file.stat().st_size > 0 and process.poll() is None, lab.said(process)[1]
     lab.interrupt(process)
-    reports = lab.reports(process)
-    assert len(reports) == kills and all(r["closed"] and lost_of(r) == 0 for r in reports)
+    assert lab.reports(process) == [], "these runs were done before the stop"
+    reports = [lab.report_of(f"r{run}") for run in range(kills)]
+    assert all(r["closed"] and lost_of(r) == 0 for r in reports)
     print(f"file writer killed before its run ended: {kills} injected, all files finished, 0 lost")
 
 

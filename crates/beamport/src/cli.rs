@@ -75,10 +75,9 @@ pub enum Verb {
     /// Report all mistakes (status 2) and warnings (status 0) of an instrument file
     #[command(after_help = "Examples:\n  beamport check amor.toml\n  beamport check amor.toml --show")]
     Check(Check),
-    /// List streams and runs
-    #[command(
-        after_help = "Examples:\n  beamport ls\n  beamport ls --pins\n  beamport ls --data beamport-data/amor --json"
-    )]
+    /// List streams and runs, or print the report of a run
+    #[command(after_help = "Examples:\n  beamport ls\n  beamport ls night\n  beamport ls --pins\n\
+                      \x20 beamport ls --data beamport-data/amor --json")]
     Ls(Ls),
     /// Print messages of a stream, or rows of a NeXus file, by time
     #[command(
@@ -416,6 +415,9 @@ pub struct Check {
 /// `beamport ls`
 #[derive(Debug, Args)]
 pub struct Ls {
+    /// Print the report of this sealed run instead, as `up` does at its end
+    #[arg(conflicts_with = "pins")]
+    pub run: Option<String>,
     /// List readers instead: the position of each, and the data it keeps
     #[arg(long)]
     pub pins: bool,

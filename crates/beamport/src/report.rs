@@ -6,7 +6,7 @@ use crate::file::writer_name;
 use crate::limits::{DEAD_NAMED, WRITERS_MAX};
 use crate::mover::{Failed, Written};
 use flow::ledger::{Account, DeadTime, Entry, Missing, Row, total};
-use flow::records::{Commit, Gap};
+use flow::records::{Commit, Gap, Run};
 use flow::status::members;
 use flow::{Data, Fault};
 use serde::Serialize;
@@ -104,22 +104,22 @@ impl Report {
     /// Counts a sealed run.
     pub fn of(
         data: &Data,
-        run: &str,
+        record: &Run,
         sinks: &[String],
         stages: &StageReport,
         written: &[Written],
         failed: &[Failed],
     ) -> Result<Self, Fault> {
-        let account = flow::ledger::account(data, run, sinks)?;
+        let run = record.name.as_str();
+        let account = flow::ledger::account_of(data, record, sinks)?;
         let commits: Vec<Option<Commit>> =
             sinks.iter().map(|sink| flow::last_commit(data, sink, run)).collect::<Result<_, _>>()?;
         let inputs = || commits.iter().flatten().flat_map(|commit| &commit.inputs);
         let (mut streams, mut damaged) = (Vec::new(), Vec::new());
-        let record = flow::runs::run(data, run)?;
         let mut names: Vec<String> = record.streams.iter().map(|r| r.stream.clone()).collect();
         names.dedup();
         for name in names {
-            let (mut line, without) = count(data, &record, &name)?;
+            let (mut line, without) = count(data, record, &name)?;
             damaged.extend(without.iter().map(|lost| {
                 let what = format!("cannot read messages {} to {} of `{name}`", lost.start, lost.end - 1);
                 Fault::new(what, format!("the report of run `{run}` counts them, without their events"))
@@ -298,6 +298,22 @@ fn add(to: &mut Value, from: Value) {
     if let (Some(to), Value::Object(from)) = (to.as_object_mut(), from) {
         to.extend(from);
     }
+}
+
+/// The files of a run that sinks have finished, of `written` and, where it does not name them, of their last commits.
+pub fn all_written(data: &Data, written: &[Written], sinks: &[String], run: &str) -> Result<Vec<Written>, Fault> {
+    let mut all: Vec<Written> = written.iter().filter(|w| w.run == run && w.product.is_object()).cloned().collect();
+    for sink in sinks {
+        if !all.iter().any(|w| w.sink == *sink)
+            && let Some(commit) = flow::last_commit(data, sink, run)?.filter(|c| c.finished)
+        {
+            let product = serde_json::from_str(&commit.state).unwrap_or_default();
+            all.push(Written { sink: sink.clone(), run: run.into(), product });
+        }
+    }
+    // In the order of the instrument file, whichever was finished first.
+    all.sort_by_key(|written| sinks.iter().position(|sink| *sink == written.sink));
+    Ok(all)
 }
 
 /// What a sink made of the run.

@@ -5,16 +5,17 @@ use crate::edges::Registry;
 use crate::figures::{bytes, thousands};
 use crate::file::{self, Instrument, Mistake};
 use crate::limits::END_PATIENCE;
-use crate::mover::{Mover, Written, program, template_check};
+use crate::mover::{Mover, program, template_check};
 use crate::page::Page;
 use crate::peer;
-use crate::report::{Report, StageReport, events_of};
+use crate::report::{Report, StageReport, all_written, events_of};
 use crate::retention;
 use crate::room;
 use crate::simulated::{self, Simulated};
 use crate::verbs;
 use flow::edge::Host;
 use flow::ledger::{Entry, Row, total};
+use flow::records::Run;
 use flow::{Data, Fault, Passes};
 use serde_json::{Value, json};
 use settings::shortened;
@@ -149,8 +150,8 @@ impl Started {
         let written = mover.work(&passed, look)?;
         line.end();
         let (data, sinks, failed) = (mover.data().clone(), mover.sinks(), mover.failed().to_vec());
-        let names: Vec<String> = mover.runs_at_work().map(|r| r.name.clone()).collect();
-        let is_listed = !mover.runs().is_empty();
+        let runs: Vec<Run> = mover.runs_at_work().cloned().collect();
+        let (is_listed, (earlier, lost_earlier, unknown_earlier)) = (!mover.runs().is_empty(), mover.earlier_runs());
         let done: Vec<String> = mover.declared_runs();
         let (names_of_stages, lost_before, late) = (mover.fed_stages(), mover.lost_before(), mover.late_accounts());
         let (cuts, silent, absent, statistics) = (mover.cuts(), mover.silent(), mover.absent(), mover.statistics());
@@ -159,7 +160,7 @@ impl Started {
         let truth = boards.map(Simulated::truth).transpose();
         drop(mover);
         let folder = data.folder.display();
-        let (mut texts, mut unknown_outcome) = (Vec::new(), 0);
+        let (mut texts, mut unknown_outcome) = (Vec::new(), unknown_earlier);
         let (absent, statistics) = (absent(), statistics());
         let mut stages = StageReport { silent, absent, statistics, ..StageReport::default() };
         let truth = truth.unwrap_or_else(|fault| {
@@ -187,7 +188,7 @@ impl Started {
         }
         say_waiting(&data, &stages.rows, &late);
         // What stages lost before this start has been told.
-        let mut lost = flow::ledger::lost(&stages.rows).saturating_sub(lost_before);
+        let mut lost = flow::ledger::lost(&stages.rows).saturating_sub(lost_before) + lost_earlier;
         for gap in &cuts {
             lost += gap.count();
             let _ = writeln!(stderr(), "{}", crate::figures::cut(gap));
@@ -196,9 +197,9 @@ impl Started {
         for fault in stages.silent.iter().chain(&stages.absent) {
             let _ = writeln!(stderr(), "{fault}");
         }
-        for name in &names {
-            let report = fill_in(&data, &written, &sinks, name)
-                .and_then(|written| Report::of(&data, name, &sinks, &stages, &written, &failed));
+        for run in &runs {
+            let report = all_written(&data, &written, &sinks, &run.name)
+                .and_then(|written| Report::of(&data, run, &sinks, &stages, &written, &failed));
             match report {
                 Ok(report) => {
                     lost += report.account.lost;
@@ -212,17 +213,21 @@ impl Started {
                 Err(fault) => {
                     unknown_outcome += 1;
                     let fault = fault
-                        .leads_to(format!("cannot report run `{name}`"))
+                        .leads_to(format!("cannot report run `{}`", run.name))
                         .hint(format!("`beamport verify --data {folder}` lists the damage"));
                     let _ = writeln!(stderr(), "{fault}");
                 }
             }
         }
         say_kept(&data);
-        if names.is_empty() && is_listed {
-            let _ = writeln!(stderr(), "{}", nothing_to_do(&done, &folder.to_string()));
+        match earlier.last() {
+            Some(_) => drop(writeln!(stderr(), "{}", reported_by_ls(&earlier, &folder.to_string()))),
+            None if runs.is_empty() && is_listed => {
+                let _ = writeln!(stderr(), "{}", nothing_to_do(&done, &folder.to_string()));
+            }
+            None => {}
         }
-        if names.is_empty() {
+        if runs.is_empty() {
             let entries = entries_of(&data, &sources).unwrap_or_else(|fault| {
                 unknown_outcome += 1;
                 let _ = writeln!(stderr(), "{fault}");
@@ -283,6 +288,13 @@ fn nothing_to_do(done: &[String], folder: &str) -> String {
     }
 }
 
+/// Where the reports of runs are that were done before the stop.
+fn reported_by_ls(earlier: &[String], folder: &str) -> String {
+    let (first, count) = (&earlier[0], thousands(earlier.len() as u64));
+    let runs = if earlier.len() == 1 { "run was" } else { "runs were" };
+    format!("{count} {runs} done before this stop: `beamport ls {first} --data {folder}` reports one")
+}
+
 /// Says what stages have not processed. `late`: workers and live sinks with their inputs, with or without an account.
 fn say_waiting(data: &Data, stages: &[Row], late: &[(String, Vec<String>)]) {
     for row in stages.iter().filter(|row| row.held > 0) {
@@ -328,22 +340,6 @@ fn say_kept(data: &Data) {
          needs (`rm -r {folder}/{first}`), then run `beamport doctor --clean`",
         shortened(&names.join(", "))
     );
-}
-
-/// The files of a run, those that other sinks had finished before this start too: their last commits name them.
-fn fill_in(data: &Data, written: &[Written], sinks: &[String], run: &str) -> Result<Vec<Written>, Fault> {
-    let mut all: Vec<Written> = written.iter().filter(|w| w.run == run && w.product.is_object()).cloned().collect();
-    for sink in sinks {
-        if !all.iter().any(|w| w.sink == *sink)
-            && let Some(commit) = flow::last_commit(data, sink, run)?.filter(|c| c.finished)
-        {
-            let product = serde_json::from_str(&commit.state).unwrap_or_default();
-            all.push(Written { sink: sink.clone(), run: run.into(), product });
-        }
-    }
-    // In the order of the instrument file, whichever was finished first.
-    all.sort_by_key(|written| sinks.iter().position(|sink| *sink == written.sink));
-    Ok(all)
 }
 
 /// Counts SIGINT and SIGTERM.

@@ -12,7 +12,7 @@
 //! Failure behaviour: a commit that cannot be read is a gap `unknown`, and the account does not close.
 
 use crate::book::newest_commit;
-use crate::commits::{BySink, commits_of, last_commits};
+use crate::commits::{BySink, commits_of, last_commit};
 use crate::data::{Data, stream_fault};
 use crate::limits::UNEXPLAINED_MAX;
 use crate::numbers::{Walked, numbers};
@@ -430,9 +430,16 @@ fn members(data: &Data, run: &Run, stream: &str, from: u64) -> Result<(u64, u64)
 
 /// The account of a run over the given sinks.
 pub fn account(data: &Data, run_name: &str, sinks: &[String]) -> Result<Account, Fault> {
-    let run = runs::run(data, run_name)?;
-    let commits = last_commits(data)?.remove(run_name).unwrap_or_default();
-    account_of_commits(data, &run, &commits, sinks)
+    account_of(data, &runs::run(data, run_name)?, sinks)
+}
+
+/// The same where the record of the run was read already.
+pub fn account_of(data: &Data, run: &Run, sinks: &[String]) -> Result<Account, Fault> {
+    let mut commits = BySink::new();
+    for sink in sinks {
+        commits.extend(last_commit(data, sink, &run.name)?.map(|commit| (sink.clone(), commit)));
+    }
+    account_of_commits(data, run, &commits, sinks)
 }
 
 /// The same where the commits were read already.

@@ -150,3 +150,6 @@ pub(crate) const EIO: i32 = 5;
 pub(crate) const ENFILE: i32 = 23;
 /// The same: the process has no more descriptors.
 pub(crate) const EMFILE: i32 = 24;
+
+/// Runs that a hint names.
+pub(crate) const NAMED_RUNS: usize = 10;

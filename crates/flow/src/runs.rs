@@ -20,7 +20,7 @@ use crate::book::{Book, Keeps};
 use crate::commits::{self, seen};
 use crate::data::{Data, RUNS, each_batch, stream_fault};
 use crate::extent::{Extent, follow_stream};
-use crate::limits::{CLOCK_SET, FOLLOW_PAUSE};
+use crate::limits::{CLOCK_SET, FOLLOW_PAUSE, NAMED_RUNS};
 use crate::records::{Range, Run, Stop};
 use crate::{Fault, Passes};
 use std::collections::{BTreeMap, BTreeSet};
@@ -94,7 +94,11 @@ pub fn runs(data: &Data) -> Result<Vec<Run>, Fault> {
 pub fn run(data: &Data, name: &str) -> Result<Run, Fault> {
     let all = runs(data)?;
     let names: Vec<&str> = all.iter().map(|r| r.name.as_str()).collect();
-    let hint = if names.is_empty() { "there are no runs yet".into() } else { format!("runs: {}", names.join(", ")) };
+    let hint = match names.split_at(names.len().saturating_sub(NAMED_RUNS)) {
+        ([], []) => "there are no runs yet".into(),
+        ([], all) => format!("runs: {}", all.join(", ")),
+        (more, newest) => format!("newest runs: {}, and {} more: `beamport ls`", newest.join(", "), more.len()),
+    };
     all.iter()
         .find(|r| r.name == name)
         .cloned()

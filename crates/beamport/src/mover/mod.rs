@@ -73,6 +73,15 @@ struct Remaining {
     files: Vec<Key>,
 }
 
+/// A run with nothing left to do.
+struct DoneRun {
+    /// What it lost; none where its account cannot be read.
+    lost: Option<u64>,
+    /// It was done before this stop, and is none that the instrument file declares: a report of each would make a stop
+    /// take as long as all of them.
+    is_earlier: bool,
+}
+
 /// What the mover still has to do and tries again until it succeeds.
 #[derive(Default)]
 struct Duties {
@@ -118,6 +127,8 @@ pub struct Mover {
     declared: bool,
     /// Runs that were sealed and written before this start: nothing is left to do or to say.
     done_before: BTreeSet<String>,
+    /// Runs that were sealed and written since, by name.
+    done: BTreeMap<String, DoneRun>,
     /// What merges, workers and live sinks had lost before this start.
     lost_before: u64,
     /// Gaps of marked messages that recoveries had cut of the streams of stages before this start.
@@ -164,6 +175,7 @@ impl Mover {
             file_watch: FileWatch::default(),
             unknown_outcome,
             done_before: BTreeSet::new(),
+            done: BTreeMap::new(),
             lost_before: 0,
             cuts_before: Vec::new(),
             ending: false,
@@ -407,6 +419,7 @@ impl Mover {
         if self.duties.look {
             *left = self.left()?;
             self.duties.look = false;
+            self.see_done(left);
         }
         // Nobody waits for the places of a file that is finished or was given up.
         self.duties.hold.retain(|(file, _)| left.files.contains(file));
@@ -458,6 +471,33 @@ impl Mover {
         Ok(done.map(|run| run.name.clone()).collect())
     }
 
+    /// Counts the losses of runs that are done now. They are those of the record: nothing is read again at the end.
+    fn see_done(&mut self, left: &Remaining) {
+        let is_new = |run: &&Run| {
+            let is_done = run.state == State::Sealed && !left.files.iter().any(|(_, name)| *name == run.name);
+            is_done && !self.done_before.contains(&run.name) && !self.done.contains_key(&run.name)
+        };
+        let new: Vec<Run> = self.keeper.runs().iter().filter(is_new).cloned().collect();
+        for run in new {
+            let lost = match flow::ledger::account_of(&self.data, &run, &self.sinks()) {
+                Ok(account) => Some(account.lost),
+                Err(fault) => {
+                    tracing::warn!("{}", fault.leads_to(format!("the account of run `{}` is not known", run.name)));
+                    None
+                }
+            };
+            tracing::info!("run `{}` is done", run.name);
+            self.done.insert(run.name, DoneRun { lost, is_earlier: false });
+        }
+    }
+
+    /// Leaves the runs that are done out of the report of this stop.
+    fn leave_done_runs(&mut self) {
+        for (name, run) in &mut self.done {
+            run.is_earlier = !self.instrument.runs.iter().any(|declared| declared.name == *name);
+        }
+    }
+
     /// Works until all runs are sealed and written (where runs are declared), or `signals` says to end:
     /// 1 = end the open runs and finish, 2 = at once. `look` is called about every 10 ms.
     pub fn work(&mut self, signals: &AtomicUsize, look: &mut dyn FnMut(&Self)) -> Result<Vec<Written>, Fault> {
@@ -474,6 +514,7 @@ impl Mover {
                 1 => {
                     self.ending = true;
                     if !ended {
+                        self.leave_done_runs();
                         // Where the disk has no room this is tried again: the run stays open until it is written down.
                         ended = self.keeper.end_all("interrupted", now)?;
                         changed = true;
@@ -576,9 +617,20 @@ impl Mover {
         self.keeper.runs()
     }
 
-    /// Runs that were open or unfinished at this start, or began since.
+    /// Runs that this stop ended or finished, and those of the instrument file that were not done before this start.
+    /// Until it stops: runs that were open or unfinished at this start, or began since.
     pub fn runs_at_work(&self) -> impl Iterator<Item = &Run> {
-        self.keeper.runs().iter().filter(|run| !self.done_before.contains(&run.name))
+        let is_earlier = |run: &Run| self.done.get(&run.name).is_some_and(|done| done.is_earlier);
+        self.keeper.runs().iter().filter(move |run| !self.done_before.contains(&run.name) && !is_earlier(run))
+    }
+
+    /// Runs that began since this start and were done before this stop: names, messages that were lost, and how many
+    /// have an account that cannot be read.
+    pub fn earlier_runs(&self) -> (Vec<String>, u64, usize) {
+        let earlier = || self.done.iter().filter(|(_, run)| run.is_earlier);
+        let unknown = earlier().filter(|(_, run)| run.lost.is_none()).count();
+        let lost = earlier().filter_map(|(_, run)| run.lost).fold(0, u64::saturating_add);
+        (earlier().map(|(name, _)| name.clone()).collect(), lost, unknown)
     }
 
     fn obey(&mut self, request: &Value, now: i64) -> Result<Value, Fault> {

@@ -1,24 +1,55 @@
-//! `beamport ls`: streams and runs as they stand.
+//! `beamport ls`: streams and runs as they stand, or the report of one run.
 
 use super::figures::{absent, bytes, cut, known, moment, percent, span, thousands};
 use super::table::Table;
 use super::{Answer, ended, json_line, open};
 use crate::cli::Ls;
-use crate::report::{clock_line, dead_time_lines, missing_lines};
+use crate::report::{Report, StageReport, all_written, clock_line, dead_time_lines, missing_lines};
+use flow::Fault;
 use flow::ledger::{Row, total};
 use flow::status::{Status, Watch};
 use settings::shortened;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use wire::bprn::State;
 
 /// Parents of a view that are named, so that a line stays a line; `--json` has them all.
 const PARENTS_NAMED: usize = 8;
 
 /// Runs the verb.
 pub fn run(asked: &Ls, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
-    let answer = if asked.pins { super::pins::list(asked, out, err) } else { list(asked, out, err) };
+    let answer = match &asked.run {
+        Some(run) => report(asked, run, out, err),
+        None if asked.pins => super::pins::list(asked, out, err),
+        None => list(asked, out, err),
+    };
     ended(answer, err)
+}
+
+/// The report of a sealed run. Stages know no runs: the list has their accounts.
+fn report(asked: &Ls, run: &str, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
+    let data = open(&asked.data)?;
+    let run = flow::runs::run(&data, run)?;
+    if run.state != State::Sealed {
+        let fault = Fault::new(format!("run `{}` has no report yet", run.name), format!("it is {}", run.state.name()));
+        return Err(fault.hint("end it with `beamport end`; `beamport top` shows it meanwhile").into());
+    }
+    let sinks: Vec<String> =
+        flow::commits::last_commits(&data)?.remove(&run.name).unwrap_or_default().into_keys().collect();
+    let written = all_written(&data, &[], &sinks, &run.name)?;
+    let report = Report::of(&data, &run, &sinks, &StageReport::default(), &written, &[])?;
+    match asked.form.json {
+        true => json_line(out, &report.json())?,
+        false => write!(out, "{}", report.text())?,
+    }
+    for fault in &report.damaged {
+        writeln!(err, "{fault}")?;
+    }
+    Ok(ExitCode::from(match report.damaged.is_empty() {
+        true => u8::from(report.account.lost > 0),
+        false => 2,
+    }))
 }
 
 fn list(asked: &Ls, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
