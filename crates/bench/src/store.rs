@@ -187,7 +187,7 @@ fn disk(sizes: &Sizes, rounds: u32) -> Result<Figure, Fault> {
         let end = writer.next_sequence();
         match writer.wait(end, Level::Disk, Duration::from_secs(120)) {
             Ok(true) => Ok(()),
-            Ok(false) => Err(Fault::new("the mark `disk` does not come", writer.trouble().unwrap_or_default())),
+            Ok(false) => Err(flow::not_written("the mark `disk` does not come", writer.trouble())),
             Err(error) => Err(wrong("the mark `disk`")(error)),
         }
     };

@@ -9,7 +9,7 @@
 //! Failure behaviour: lack of room for a record is an error that [`Passes::WithRoom`], and the book is unchanged:
 //! append it again later. A record that does not verify is skipped, and [`Data::damage`] names it.
 
-use crate::data::{Data, RUNS, each_batch, stream_fault};
+use crate::data::{Data, RUNS, each_batch, not_written, stream_fault};
 use crate::limits::{BOOK_LIVE_BYTES, BOOK_MEMORY_BYTES, BOOK_PATIENCE};
 use crate::records::{Commit, Run};
 use crate::{Fault, Passes};
@@ -171,9 +171,8 @@ impl Book {
 
     /// Says that records do not reach the disk, and why.
     fn unwritten(&self) -> Fault {
-        let why = self.writer.trouble().unwrap_or_else(|| "the disk does not answer".into());
         let what = format!("stream `{}` is not written down", self.writer.header().name);
-        Fault { passes: Passes::WithRoom, ..Fault::new(what, why).hint("free space on the device") }
+        Fault { passes: Passes::WithRoom, ..not_written(what, self.writer.trouble()) }
     }
 
     /// Sequence of the next record.

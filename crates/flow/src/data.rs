@@ -4,10 +4,11 @@
 //! Only `NAME.view`, the view of a merge that is copied, is an ordinary stream.
 
 use crate::{Fault, Passes};
+use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
-use store::{Batch, Drain, Kind, Media, Missing, Options, ReadOptions, Reader, Stretch, Why, Writer};
+use store::{Batch, Drain, Kind, Media, Missing, Options, ReadOptions, Reader, Stretch, Trouble, Why, Writer};
 
 /// A data folder on a media.
 #[derive(Clone)]
@@ -202,7 +203,23 @@ pub fn stream_fault(name: &str, error: store::Error) -> Fault {
 pub(crate) fn unwritten(writer: &Writer, meanwhile: &str) -> Option<Fault> {
     let why = writer.trouble()?;
     let what = format!("stream `{}` is not written to disk", writer.header().name);
-    Some(Fault::new(what, why).hint(format!("free space on the device; {meanwhile}")))
+    let fault = not_written(what, Some(why));
+    Some(Fault { hint: format!("{}; {meanwhile}", fault.hint), ..fault })
+}
+
+/// What is not written to disk, `why` it is not (none: the disk does not answer), and what can be done.
+pub fn not_written(what: impl Into<String>, why: Option<Trouble>) -> Fault {
+    let device = "check the device: `dmesg` says what is wrong with it";
+    let Some(Trouble { text, errno }) = why else {
+        return Fault::new(what, "the disk does not answer").hint(device);
+    };
+    let hint = match errno.map(|errno| Fault::remedy(&io::Error::from_raw_os_error(errno))) {
+        // It is no error of the system: a bound of our own.
+        None => "free space on the device",
+        Some("") => device,
+        Some(remedy) => remedy,
+    };
+    Fault::new(what, text).hint(hint)
 }
 
 #[cfg(test)]

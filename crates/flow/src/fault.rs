@@ -57,9 +57,9 @@ impl Fault {
         Self { passes, ..Self::new(text("what"), text("cause")).hint(text("hint")) }
     }
 
-    /// A refusal of the operating system, with what can be done about it where that is known.
-    pub fn io(what: impl Into<String>, error: &io::Error) -> Self {
-        let hint = match error.kind() {
+    /// What can be done about a refusal of the operating system; empty where that is not known.
+    pub fn remedy(error: &io::Error) -> &'static str {
+        match error.kind() {
             // Linux has no kinds for these.
             _ if matches!(error.raw_os_error(), Some(ENFILE | EMFILE)) => {
                 "raise the limit of open files: `ulimit -n`, or `LimitNOFILE=` of a systemd unit"
@@ -72,13 +72,17 @@ impl Fault {
             ErrorKind::ReadOnlyFilesystem => "choose a folder on a writable device",
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free space on the device",
             _ => "",
-        };
+        }
+    }
+
+    /// A refusal of the operating system, with what can be done about it where that is known.
+    pub fn io(what: impl Into<String>, error: &io::Error) -> Self {
         let passes = match error.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Passes::WithRoom,
             ErrorKind::WouldBlock => Passes::Soon,
             _ => Passes::Never,
         };
-        Self { passes, ..Self::new(what, error).hint(hint) }
+        Self { passes, ..Self::new(what, error).hint(Self::remedy(error)) }
     }
 
     /// The fault that this one is the cause of; the hint stays.

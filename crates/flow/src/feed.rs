@@ -9,7 +9,7 @@
 use crate::book::Book;
 use crate::commits::{self, commits_of_run, last_commit, reader_name, seen};
 use crate::content::Content;
-use crate::data::{Data, stream_fault};
+use crate::data::{Data, not_written, stream_fault};
 use crate::records::{CUT, Commit, Gap, Input, Range, Run, reason_of};
 use crate::runs;
 use crate::{Aside, Fault, Sink};
@@ -397,8 +397,7 @@ impl Feed {
         let sequence = book.append(&commit)?;
         if !book.wait(sequence, COMMIT_PATIENCE)? {
             let name = commits_of_run(&self.sink, &self.run.name);
-            let why = book.writer().trouble().unwrap_or_else(|| "the disk did not answer in 30 s".into());
-            return Err(Fault::new(format!("stream `{name}` is not recorded"), why));
+            return Err(not_written(format!("stream `{name}` is not recorded"), book.writer().trouble()));
         }
         self.block += 1;
         for input in &mut self.inputs {

@@ -39,7 +39,7 @@ mod work;
 pub use append::{Appender, Label};
 pub use book::{Book, BookDamage, Keeps, Record};
 pub use commits::{commits_of, last_commit, reader_name};
-pub use data::{Data, RUNS, aside_of, each_batch, slot_stream, stream_fault, tasks_of, view_of};
+pub use data::{Data, RUNS, aside_of, each_batch, not_written, slot_stream, stream_fault, tasks_of, view_of};
 pub use fault::{Fault, Passes};
 pub use feed::{BYTES, Feed, FeedStep, hold, until_now};
 pub use intake::{Intake, IntakeOptions};

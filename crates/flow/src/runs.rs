@@ -18,7 +18,7 @@
 
 use crate::book::{Book, Keeps};
 use crate::commits::{self, seen};
-use crate::data::{Data, RUNS, each_batch, stream_fault};
+use crate::data::{Data, RUNS, each_batch, not_written, stream_fault};
 use crate::extent::{Extent, follow_stream};
 use crate::limits::{CLOCK_SET, FOLLOW_PAUSE, NAMED_RUNS};
 use crate::records::{Range, Run, Stop};
@@ -201,8 +201,7 @@ impl RunKeeper {
     /// What keeps a run from moving on: its step is not recorded yet, or a stream cannot be read.
     pub fn trouble(&self) -> Option<Fault> {
         let Some((run, _)) = &self.pending else { return self.unread.clone() };
-        let why = self.book.writer().trouble().unwrap_or_else(|| "the disk does not answer".into());
-        Some(Fault::new(format!("run `{}` waits to be recorded", run.name), why).hint("free space on the device"))
+        Some(not_written(format!("run `{}` waits to be recorded", run.name), self.book.writer().trouble()))
     }
 
     /// Runs that are not sealed.
@@ -586,14 +585,9 @@ impl RunKeeper {
             return Ok(());
         }
         let is_taken = !waits && self.pending.is_some();
-        let why = self.book.writer().trouble().unwrap_or_else(|| "the disk does not answer".into());
-        let hint = if is_taken {
-            "free space on the device: the run is recorded as soon as there is space"
-        } else {
-            "free space on the device, then ask again"
-        };
-        let fault = Fault::new(format!("run `{}` is not recorded yet", run.name), why).hint(hint);
-        Err(Fault { passes: Passes::WithRoom, ..fault })
+        let fault = not_written(format!("run `{}` is not recorded yet", run.name), self.book.writer().trouble());
+        let then = if is_taken { "the run is recorded as soon as the disk takes it" } else { "then ask again" };
+        Err(Fault { passes: Passes::WithRoom, hint: format!("{}; {then}", fault.hint), ..fault })
     }
 
     /// Appends a step of a run and waits for the mark. False if it is not marked yet, or there is no room for it.

@@ -120,8 +120,8 @@ impl Writer {
                 return Ok(false);
             }
             if let Some(why) = appender.writer().trouble() {
-                let fault = Fault::new(format!("stream `{}` is not written to disk", self.name), why);
-                return Err(fault::error(py, fault.hint("free space on the device")));
+                let fault = flow::not_written(format!("stream `{}` is not written to disk", self.name), Some(why));
+                return Err(fault::error(py, fault));
             }
             py.check_signals()?;
         }

@@ -11,7 +11,7 @@
 //! good: the kernel may already have marked the pages clean.
 
 use crate::entry::{ENTRY_BYTES, Entry};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Trouble};
 use crate::layout::{Commit, Head, STATE_FAILED, TIME_ROW_BYTES, segment_name, segment_number, table_bytes};
 use crate::limits::{COMMIT_PAUSE_NS, GROW_BYTES_MAX, GROW_BYTES_MIN, TIME_BLOCK};
 use crate::media::{Block, File, Map, Media, Open};
@@ -59,7 +59,7 @@ pub(crate) struct RingState {
     pub(crate) keep: (u64, u32, u32),
     pub(crate) stop: bool,
     /// Why the mark does not move.
-    pub(crate) trouble: Option<String>,
+    pub(crate) trouble: Option<Trouble>,
     pub(crate) origins_dirty: bool,
 }
 
@@ -385,7 +385,7 @@ impl Drainer {
     /// [`Drainer::once`], with what comes of it told to the writer.
     pub(crate) fn step(&mut self, clean: bool, brief: Option<usize>) -> Result<bool> {
         let answer = self.once(clean, brief);
-        self.ring.lock().trouble = answer.as_ref().err().map(ToString::to_string);
+        self.ring.lock().trouble = answer.as_ref().err().map(Trouble::from);
         answer
     }
 

@@ -170,6 +170,25 @@ impl std::error::Error for Error {
     }
 }
 
+/// Why a disk does not take messages, as long as it does not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// The text of the error.
+    pub text: String,
+    /// Its number, where the operating system refused something.
+    pub errno: Option<i32>,
+}
+
+impl From<&Error> for Trouble {
+    fn from(error: &Error) -> Self {
+        let errno = match error {
+            Error::Io { source, .. } => source.raw_os_error(),
+            _ => None,
+        };
+        Self { text: error.to_string(), errno }
+    }
+}
+
 impl Error {
     /// For `map_err`: an I/O error with what was being done to which file.
     pub(crate) fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {

@@ -41,7 +41,7 @@ mod writer;
 pub use abandoned::{abandoned, remove_abandoned};
 pub use crc::crc32c;
 pub use entry::{ENTRY_BYTES, Entry, Meta, SchemaId, flags, mix};
-pub use error::{Error, Result};
+pub use error::{Error, Result, Trouble};
 pub use foreign::Foreign;
 pub use layout::{Clock, FORMAT, Header, Level, hex};
 pub use live::LivePlace;

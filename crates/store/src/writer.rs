@@ -12,7 +12,7 @@
 use crate::crc::{EntryWords, crc32c, place, place_checked, settle};
 use crate::drain::{Drainer, Ring};
 use crate::entry::{ENTRY_BYTES, Entry, Meta, flags, salt, salt_seed};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Trouble};
 use crate::layout::{
     Clock, Head, Header, Level, Names, ORIGINS, STATE_CLOSED, STATE_FAILED, TIME_ROW_BYTES, segment_name,
 };
@@ -557,7 +557,7 @@ impl Writer {
     fn check_failed(&self) -> Result<()> {
         if self.head().state.load(Ordering::Acquire) == STATE_FAILED {
             let why = self.ring.lock().trouble.clone();
-            return Err(Error::Failed(why.unwrap_or_else(|| "a sync failed".into())));
+            return Err(Error::Failed(why.map_or_else(|| "a sync failed".into(), |why| why.text)));
         }
         Ok(())
     }
@@ -861,7 +861,7 @@ impl Writer {
     }
 
     /// Why the mark `disk` does not move, if it does not.
-    pub fn trouble(&self) -> Option<String> {
+    pub fn trouble(&self) -> Option<Trouble> {
         // Nothing else sets it, and a source asks after each step.
         self.drainer.as_ref().and_then(|_| self.ring.lock().trouble.clone())
     }

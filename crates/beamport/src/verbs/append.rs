@@ -79,7 +79,7 @@ fn safe(stream: &mut Appender, signals: &Asked) -> Result<(), Fault> {
     let (next, level) = (stream.next_sequence(), stream.writer().header().level);
     while !stream.wait(next, level, LOOK)? {
         if let Some(why) = stream.writer().trouble() {
-            return Err(Fault::new("cannot write the messages to disk", why).hint("free space on the device"));
+            return Err(flow::not_written("cannot write the messages to disk", Some(why)));
         }
         check(signals)?;
     }
