@@ -26,8 +26,13 @@ ROOT = Path(__file__).resolve().parents[2]
 HANG_S = 120.0
 # What shells and systemd allow softly: programs raise it themselves.
 OPEN_FILES = 1024
-resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 SOAK = os.environ.get("BEAMPORT_SOAK") == "1"
+
+
+def as_a_shell():
+    """For `preexec_fn`: the child gets the soft limit of open files of a shell. That of the tests reads many streams."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, hard))
 
 
 @pytest.fixture(scope="session")
@@ -227,7 +232,7 @@ class Lab:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
-                **{"cwd": self.folder} | more,
+                **{"cwd": self.folder, "preexec_fn": as_a_shell} | more,
             )
         process.number = number
         self.started.append(process)
@@ -245,7 +250,7 @@ class Lab:
             capture_output=True,
             cwd=self.folder,
             timeout=HANG_S,
-            **more,
+            **{"preexec_fn": as_a_shell} | more,
         )
         if status is not None:
             assert done.returncode == status, f"{args}: status {done.returncode}\n{done.stderr.decode()[-2000:]}"

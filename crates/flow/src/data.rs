@@ -99,7 +99,7 @@ impl Data {
     /// Lets a named reader go for good.
     pub fn release(&self, stream: &str, name: &str) -> Result<(), Fault> {
         let reader = self.reader_early(stream)?;
-        reader.pins().remove(name);
+        reader.pins().remove(self.media.as_ref(), name);
         Ok(())
     }
 }

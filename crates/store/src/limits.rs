@@ -87,3 +87,7 @@ pub const LINE_BYTES_MAX: u64 = 8192;
 pub const LINES_MAX: u64 = 1000;
 /// How long a process that ends waits for the last lines of its children: they are in the pipes already.
 pub const PRINTED_PATIENCE: Duration = Duration::from_secs(1);
+/// Where the locks of single bytes of a file begin, behind any file of ours: [`crate::Media::lock`] locks all below.
+pub const LOCKS_FROM: u64 = 1 << 40;
+/// Locked files of a process that its children close: a few for each stream, and one for each reader.
+pub(crate) const LOCKED_MAX: usize = 1 << 14;

@@ -12,6 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
+pub use crate::limits::LOCKS_FROM;
+
 /// Who a process is: the pid alone is used again, with its start time it is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process {
@@ -118,6 +120,22 @@ pub trait File: Send + Sync {
     fn linked(&self) -> bool;
 }
 
+/// Locks of single bytes of one file, which the kernel gives back when the process that holds them ends: in each pid
+/// namespace it is right about who lives, whatever numbers processes have.
+///
+/// Constraints: a lock belongs to this value, not to the process: another value of the same process is refused too. A
+/// child that is forked has none of its parent's locks and takes its own.
+pub trait Locks: Send + Sync {
+    /// Takes the lock of a byte, which may lie behind the end of the file. False if somebody else has it.
+    fn lock(&self, at: u64) -> io::Result<bool>;
+    /// Gives it back.
+    fn unlock(&self, at: u64);
+    /// True if somebody else has the lock of this byte.
+    fn is_locked(&self, at: u64) -> io::Result<bool>;
+    /// Data of the file to the medium.
+    fn sync(&self) -> io::Result<()>;
+}
+
 /// A block as O_DIRECT wants it.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C, align(4096))]
@@ -161,6 +179,8 @@ pub trait Media: Send + Sync {
     fn remove_dir(&self, dir: &Path) -> io::Result<()>;
     /// Makes names in a folder durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+    /// The locks of single bytes of an existing file. `write`: to take them; else to see them only.
+    fn locks(&self, path: &Path, write: bool) -> io::Result<Arc<dyn Locks>>;
     /// Takes the lock of a file for as long as the returned value lives; `WouldBlock` if somebody has it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Any + Send + Sync>>;
     /// Sleeps until `word` is woken, unless it no longer holds `expected`.
@@ -177,6 +197,8 @@ pub trait Media: Send + Sync {
     fn process(&self) -> Process;
     /// True if that process lives.
     fn alive(&self, process: Process) -> bool;
+    /// What differs between namespaces of pids.
+    fn pid_space(&self) -> u64;
     /// Sixteen bytes that differ between starts of the machine.
     fn boot(&self) -> [u8; 16];
     /// What differs between machines, also where their disks are copies: text without blanks.

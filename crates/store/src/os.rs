@@ -4,17 +4,18 @@
 //! lack of space, which is why segments are allocated before they are written. The kernel frees a lock with the last
 //! process that has its file open.
 
-use crate::media::{File, Map, Media, Open, Process};
+use crate::limits::LOCKED_MAX;
+use crate::media::{File, LOCKS_FROM, Locks, Map, Media, Open, Process};
 use std::any::Any;
 use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Once, OnceLock};
 use std::time::Duration;
 
@@ -208,8 +209,14 @@ impl Media for Os {
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Any + Send + Sync>> {
         let mut options = fs::OpenOptions::new();
         let file = open_plain(options.read(true).write(true).create(true).truncate(false).mode(0o640), path)?;
-        set_lock(&file, libc::F_WRLCK)?;
+        set_lock(file.as_raw_fd(), libc::F_WRLCK, ALL)?;
         Ok(Box::new(Locked::new(file)))
+    }
+
+    fn locks(&self, path: &Path, write: bool) -> io::Result<Arc<dyn Locks>> {
+        let descriptor = OsLocks::open(path, write)?;
+        let process = AtomicU32::new(process_id());
+        Ok(Arc::new(OsLocks { path: path.to_owned(), write, descriptor: AtomicI32::new(descriptor), process }))
     }
 
     fn wait(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
@@ -254,6 +261,12 @@ impl Media for Os {
 
     fn alive(&self, process: Process) -> bool {
         process.pid != 0 && start_time(process.pid) == Some(process.start)
+    }
+
+    fn pid_space(&self) -> u64 {
+        static SPACE: OnceLock<u64> = OnceLock::new();
+        // No process changes its own.
+        *SPACE.get_or_init(|| fs::metadata("/proc/self/ns/pid").map_or(0, |m| m.ino()))
     }
 
     fn boot(&self) -> [u8; 16] {
@@ -332,7 +345,9 @@ struct Locked {
 }
 
 /// Descriptors of locked files, each + 1; 0 is a free row. What finds no row is not let go of in a child.
-static LOCKED: [AtomicI32; 1024] = [const { AtomicI32::new(0) }; 1024];
+static LOCKED: [AtomicI32; LOCKED_MAX] = [const { AtomicI32::new(0) }; LOCKED_MAX];
+/// Where a free row may be: each reader has one, and there are thousands.
+static NEXT_ROW: AtomicUsize = AtomicUsize::new(0);
 /// Number of this process, once it was asked for.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
@@ -386,17 +401,103 @@ extern "C" fn let_go_in_child() {
     }
 }
 
+/// Has children close this descriptor. The answer is where its number stands.
+fn close_in_child(descriptor: RawFd) -> Option<&'static AtomicI32> {
+    static ONCE: Once = Once::new();
+    // SAFETY: the handler is a function of this program. Without memory for it children keep locks, as they did.
+    ONCE.call_once(|| unsafe {
+        libc::pthread_atfork(None, None, Some(let_go_in_child));
+    });
+    let from = NEXT_ROW.load(Ordering::Relaxed) % LOCKED_MAX;
+    let take =
+        |at: &usize| LOCKED[*at].compare_exchange(0, descriptor + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+    let at = (from..LOCKED_MAX).chain(0..from).find(take)?;
+    NEXT_ROW.store(at + 1, Ordering::Relaxed);
+    Some(&LOCKED[at])
+}
+
 impl Locked {
     fn new(file: fs::File) -> Self {
-        static ONCE: Once = Once::new();
-        // SAFETY: the handler is a function of this program. Without memory for it children keep locks, as they did.
-        ONCE.call_once(|| unsafe {
-            libc::pthread_atfork(None, None, Some(let_go_in_child));
-        });
-        let mark = file.as_raw_fd() + 1;
-        let take = |row: &&AtomicI32| row.compare_exchange(0, mark, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-        let row = LOCKED.iter().find(take);
+        let row = close_in_child(file.as_raw_fd());
         Self { file: ManuallyDrop::new(file), row }
+    }
+}
+
+/// [`Locks`] of a file that this process opened for them. A child finds the descriptor closed, and opens its own.
+struct OsLocks {
+    path: PathBuf,
+    write: bool,
+    descriptor: AtomicI32,
+    /// The process that opened it.
+    process: AtomicU32,
+}
+
+impl OsLocks {
+    fn open(path: &Path, write: bool) -> io::Result<RawFd> {
+        let descriptor = open_plain(fs::OpenOptions::new().read(true).write(write), path)?.into_raw_fd();
+        close_in_child(descriptor);
+        Ok(descriptor)
+    }
+
+    fn descriptor(&self) -> io::Result<RawFd> {
+        if self.process.load(Ordering::Acquire) == process_id() {
+            return Ok(self.descriptor.load(Ordering::Relaxed));
+        }
+        // Two threads of a child may both come here: then one descriptor stays open for nothing.
+        let descriptor = Self::open(&self.path, self.write)?;
+        self.descriptor.store(descriptor, Ordering::Relaxed);
+        self.process.store(process_id(), Ordering::Release);
+        Ok(descriptor)
+    }
+}
+
+impl Locks for OsLocks {
+    fn lock(&self, at: u64) -> io::Result<bool> {
+        match set_lock(self.descriptor()?, libc::F_WRLCK, (at, 1)) {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            answer => answer.map(|()| true),
+        }
+    }
+
+    fn unlock(&self, at: u64) {
+        if self.process.load(Ordering::Acquire) == process_id() {
+            let _ = set_lock(self.descriptor.load(Ordering::Relaxed), libc::F_UNLCK, (at, 1));
+        }
+    }
+
+    fn is_locked(&self, at: u64) -> io::Result<bool> {
+        let mut lock = lock_of(libc::F_WRLCK, (at, 1));
+        // SAFETY: the structure is initialised and outlives the call.
+        match unsafe { libc::fcntl(self.descriptor()?, libc::F_OFD_GETLK, &mut lock) } {
+            0 => Ok(lock.l_type != libc::F_UNLCK as i16),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        // SAFETY: a plain system call.
+        match unsafe { libc::fdatasync(self.descriptor()?) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+impl Drop for OsLocks {
+    fn drop(&mut self) {
+        // In a child the number may be another file's by now.
+        if self.process.load(Ordering::Acquire) != process_id() {
+            return;
+        }
+        let descriptor = self.descriptor.load(Ordering::Relaxed);
+        let is_it = |row: &&AtomicI32| row.load(Ordering::Relaxed) == descriptor + 1;
+        if let Some(row) = LOCKED.iter().find(is_it) {
+            row.store(0, Ordering::Relaxed);
+        }
+        // A child that a thread has just forked has the same open file until it executes its program.
+        let _ = set_lock(descriptor, libc::F_UNLCK, (LOCKS_FROM, 0));
+        // SAFETY: ours, and closed here and nowhere else.
+        drop(unsafe { fs::File::from_raw_fd(descriptor) });
     }
 }
 
@@ -409,7 +510,7 @@ impl Drop for Locked {
         if let Some(row) = self.row {
             row.store(0, Ordering::Relaxed);
         }
-        let _ = set_lock(&self.file, libc::F_UNLCK);
+        let _ = set_lock(self.file.as_raw_fd(), libc::F_UNLCK, ALL);
         // SAFETY: it is dropped here and nowhere else.
         unsafe { ManuallyDrop::drop(&mut self.file) };
     }
@@ -439,13 +540,23 @@ fn not_low(file: fs::File) -> io::Result<fs::File> {
     Ok(unsafe { fs::File::from_raw_fd(descriptor) })
 }
 
-fn set_lock(file: &fs::File, kind: libc::c_int) -> io::Result<()> {
-    // SAFETY: zero is a valid `flock` for "whole file".
+/// First byte and number of bytes of a lock of a whole file.
+const ALL: (u64, u64) = (0, LOCKS_FROM);
+
+/// `bytes`: the first, and how many; 0: all behind it.
+fn lock_of(kind: libc::c_int, bytes: (u64, u64)) -> libc::flock {
+    // SAFETY: zero is a valid value of this plain structure.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     lock.l_type = kind as i16;
     lock.l_whence = libc::SEEK_SET as i16;
+    (lock.l_start, lock.l_len) = (bytes.0 as i64, bytes.1 as i64);
+    lock
+}
+
+fn set_lock(descriptor: RawFd, kind: libc::c_int, bytes: (u64, u64)) -> io::Result<()> {
+    let lock = lock_of(kind, bytes);
     // SAFETY: the structure is initialised and outlives the call.
-    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &lock) } == 0 {
+    if unsafe { libc::fcntl(descriptor, libc::F_OFD_SETLK, &lock) } == 0 {
         return Ok(());
     }
     let error = io::Error::last_os_error();

@@ -11,22 +11,29 @@
 //!    32 u64 bytes of stream memory in its mapped segments
 //!    40 [u8;64] name, zero-filled
 //!   104 [u32;32] numbers of its mapped segments, those of index segments + 2^31; all ones = none
+//!   232 u32 1 = its owner holds locks   240 u64 pid namespace of its owner
 //! ```
+//!
+//! **Life is a lock.** Who reads under a name holds the lock of byte 2^40 + 2 x place, and who has segments mapped that
+//! of the byte behind it (open file description locks). The kernel releases them when the process ends, in whatever pid
+//! namespace it was; pid and start time are for people, and for places of programs that knew no locks. A copy of the
+//! folder has no locks, so nobody lives in it.
 //!
 //! Segment numbers never repeat, so a dead reader's pin costs one unlinked file and then nothing: no check for liveness is
 //! needed. A named place outlives its process: its position still holds back `wait`. A process that releases a name and
-//! keeps views leaves its pins there, with start time 0; the next process with that name pins elsewhere. Names are taken
-//! under the lock of the file, so that no two processes take one.
+//! keeps views leaves its pins there, with start time 0; the next process with that name pins elsewhere. A name that is
+//! removed while its reader lives leaves an anonymous place. Names are taken under the lock of the file, so that no two
+//! processes take one.
 //!
 //! Failure behaviour: a reader without write access to the file takes no place and reads by copying, and so does an
 //! anonymous reader if only the places for named readers are free.
 
 use crate::error::{Error, Result};
 use crate::limits::{PINNED_MAX, READER_NAME_MAX, READERS_MAX, READERS_NAMED};
-use crate::media::{File, Map, Media, Open, Process};
+use crate::media::{LOCKS_FROM, Locks, Map, Media, Open, Process};
 use crate::os::process_id;
 use crate::protocol::{Bell, claim, claimed, unclaim};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -93,7 +100,10 @@ struct PinRow {
     kept: AtomicU64,
     name: [AtomicU64; 8],
     pinned: [AtomicU32; PINNED_MAX],
-    _pad: [u32; 6],
+    locks: AtomicU32,
+    _pad: u32,
+    space: AtomicU64,
+    _pad2: u64,
 }
 
 const _: () = assert!(std::mem::size_of::<PinRow>() == PLACE_BYTES);
@@ -117,14 +127,31 @@ pub struct ReaderInfo {
     pub segments: usize,
     /// Their bytes in stream memory; segments on disk count 0.
     pub kept: u64,
+    /// Pid namespace of its process; 0 where a program wrote the place that did not say it.
+    pub space: u64,
+    /// Its place.
+    row: usize,
 }
 
 /// The mapped pins file.
 #[derive(Clone)]
 pub struct Pins {
     map: Arc<Map>,
-    /// None where it may not be written.
-    file: Option<Arc<dyn File>>,
+    /// None where the file is not there.
+    locks: Option<Arc<dyn Locks>>,
+    /// Places can be taken.
+    writable: bool,
+    path: PathBuf,
+}
+
+/// The byte whose lock is held by who has the name of a place.
+fn name_lock(row: usize) -> u64 {
+    LOCKS_FROM + 2 * row as u64
+}
+
+/// The byte whose lock is held by who has mapped what the place pins.
+fn pins_lock(row: usize) -> u64 {
+    name_lock(row) + 1
 }
 
 impl Pins {
@@ -136,7 +163,8 @@ impl Pins {
             file.allocate(0, PINS_BYTES as u64).map_err(Error::io("allocate", &path))?;
         }
         let map = file.map(PINS_BYTES, true).map_err(Error::io("map", &path))?;
-        Ok(Self { map: Arc::new(map), file: Some(file) })
+        let locks = media.locks(&path, true).map_err(Error::io("open", &path))?;
+        Ok(Self { map: Arc::new(map), locks: Some(locks), writable: true, path })
     }
 
     /// The same for a reader: where the file may not be written, it is looked at, or taken for empty.
@@ -152,18 +180,40 @@ impl Pins {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Map::zeroed(PINS_BYTES)),
             Err(_) => Err(refused),
         };
-        Ok(Self { map: Arc::new(map.map_err(Error::io("open", &path))?), file: None })
+        let map = map.map_err(Error::io("open", &path))?;
+        Ok(Self { map: Arc::new(map), locks: media.locks(&path, false).ok(), writable: false, path })
     }
 
     /// True if places can be taken.
     pub(crate) fn writable(&self) -> bool {
-        self.file.is_some()
+        self.writable
+    }
+
+    /// Takes the lock of a byte. False if somebody else has it.
+    fn lock_byte(&self, at: u64) -> Result<bool> {
+        let Some(locks) = self.locks.as_ref().filter(|_| self.writable) else { return Ok(false) };
+        locks.lock(at).map_err(Error::io("lock", &self.path))
+    }
+
+    fn unlock_byte(&self, at: u64) {
+        if let Some(locks) = &self.locks {
+            locks.unlock(at);
+        }
+    }
+
+    /// True if the process of this reader lives, as far as that can be seen.
+    pub fn lives(&self, media: &dyn Media, reader: &ReaderInfo) -> bool {
+        let place = self.place(reader.row);
+        let byte = if reader.kind == Kind::Anonymous { pins_lock(reader.row) } else { name_lock(reader.row) };
+        // Locks of these pins themselves do not show.
+        let is_locked = || self.locks.as_ref().is_some_and(|locks| locks.is_locked(byte).unwrap_or(false));
+        reader.process.pid != 0 && (place.is_ours(media) || is_locked() || place.lives_without_lock(media))
     }
 
     /// Makes the named places durable. Positions may be old after a power cut; a place that is gone holds back nothing.
     pub(crate) fn sync(&self, media: &dyn Media, folder: &Path) -> Result<()> {
-        if let Some(file) = &self.file {
-            file.sync().map_err(Error::io("sync", &folder.join("pins")))?;
+        if let Some(locks) = self.locks.as_ref().filter(|_| self.writable) {
+            locks.sync().map_err(Error::io("sync", &self.path))?;
         }
         media.sync_dir(folder).map_err(Error::io("sync", folder))
     }
@@ -226,12 +276,14 @@ impl Pins {
         Some(ReaderInfo {
             name: place.name(),
             kind,
-            process: Process { pid: place.pid.load(Ordering::Relaxed), start: place.start.load(Ordering::Relaxed) },
+            process: place.owner(),
             committed: place.committed.load(Ordering::Acquire),
             epoch: place.epoch.load(Ordering::Relaxed),
             cut: place.cut.load(Ordering::Relaxed),
             segments: place.pinned.iter().filter(|pin| claimed(pin) < INDEX).count(),
             kept: place.kept.load(Ordering::Relaxed),
+            space: if place.locks.load(Ordering::Relaxed) == 1 { place.space.load(Ordering::Relaxed) } else { 0 },
+            row,
         })
     }
 
@@ -289,25 +341,31 @@ impl Pins {
     }
 
     /// Removes a named reader for good: nothing waits for it any more.
-    pub fn remove(&self, name: &str) -> bool {
-        let found = self.free(name);
-        if found && let Some(file) = &self.file {
+    pub fn remove(&self, media: &dyn Media, name: &str) -> bool {
+        let found = self.free(media, name);
+        if found && let Some(locks) = &self.locks {
             // Or a power cut brings back a place that nobody moves on any more. Where that fails it is no worse.
-            let _ = file.sync();
+            let _ = locks.sync();
         }
         found
     }
 
     /// [`Pins::remove`] without the sync, which may take long: for a caller that holds the lock.
-    pub(crate) fn free(&self, name: &str) -> bool {
-        if self.file.is_none() {
+    pub(crate) fn free(&self, media: &dyn Media, name: &str) -> bool {
+        if !self.writable {
             return false;
         }
         let mut found = false;
         for row in 0..READERS_MAX {
             let place = self.place(row);
             if place.kind.load(Ordering::Acquire) >= COUNTED && place.name() == name {
-                place.kind.store(FREE, Ordering::Release);
+                // A process that has mapped what it pins frees the place itself.
+                let is_left = !place.is_ours(media) && self.lock_byte(pins_lock(row)).unwrap_or(false);
+                let is_free = is_left && !place.lives_without_lock(media);
+                place.kind.store(if is_free { FREE } else { ANONYMOUS }, Ordering::Release);
+                if is_left {
+                    self.unlock_byte(pins_lock(row));
+                }
                 found = true;
             }
         }
@@ -328,30 +386,38 @@ impl Pins {
         if name.len() > READER_NAME_MAX {
             return Err(Error::Limit(format!("a reader's name has at most {READER_NAME_MAX} bytes: `{name}`")));
         }
-        let (me, code) = (media.process(), kind.code());
         if kind != Kind::Anonymous
             && let Some(row) = (0..READERS_MAX)
                 .find(|&row| self.place(row).kind.load(Ordering::Acquire) >= COUNTED && self.place(row).name() == name)
         {
             let place = self.place(row);
-            let owner = Process { pid: place.pid.load(Ordering::Acquire), start: place.start.load(Ordering::Acquire) };
-            let shared = owner == me;
-            if owner.pid != 0 && (sole || !shared) && media.alive(owner) {
+            let owner = place.owner();
+            let is_ours = place.is_ours(media);
+            let has_name = self.lock_byte(name_lock(row))?;
+            let lives = !has_name || !is_ours && place.lives_without_lock(media);
+            if lives && (sole || !is_ours) {
+                self.unlock_byte(name_lock(row));
                 return Err(Error::Taken { name: name.to_owned(), pid: owner.pid });
             }
-            let kept = owner.start == LEFT && place.pinned.iter().any(|pin| claimed(pin) != NOTHING);
-            let mut held = Held::new(self.clone(), row, true, false);
-            if shared || kept {
+            let elsewhere = if has_name && self.lock_byte(pins_lock(row))? {
+                // Of a process that is dead.
+                place.pinned.iter().for_each(|pin| unclaim(pin, NOTHING));
+                place.kept.store(0, Ordering::Relaxed);
+                None
+            } else {
                 // Two readers share the position, but each pins what it has mapped.
-                let anonymous = ("", Kind::Anonymous);
-                held.elsewhere = Some(Box::new(self.take_row(media, anonymous, at, epoch, READERS_MAX)?));
+                let taken = self.take_row(media, ("", Kind::Anonymous), at, epoch, READERS_MAX);
+                if taken.is_err() && has_name {
+                    self.unlock_byte(name_lock(row));
+                }
+                Some(Box::new(taken?))
+            };
+            if has_name {
+                place.set_owner(media);
+                place.kind.store(kind.code(), Ordering::Release);
             }
-            held.owner = !shared;
-            if !shared {
-                place.pid.store(me.pid, Ordering::Release);
-                place.start.store(me.start, Ordering::Release);
-                place.kind.store(code, Ordering::Release);
-            }
+            let mut held = Held::new(self.clone(), row, true, false);
+            (held.owner, held.elsewhere) = (has_name, elsewhere);
             return Ok(held);
         }
         let rows = if kind == Kind::Anonymous { READERS_MAX - READERS_NAMED } else { READERS_MAX };
@@ -367,26 +433,34 @@ impl Pins {
         epoch: u32,
         rows: usize,
     ) -> Result<Held> {
-        let (me, code) = (media.process(), kind.code());
         for take_dead in [false, true] {
             for row in 0..rows {
                 let place = self.place(row);
-                let was = place.kind.load(Ordering::Acquire);
-                let owner =
-                    Process { pid: place.pid.load(Ordering::Relaxed), start: place.start.load(Ordering::Relaxed) };
-                let usable = was == FREE || (take_dead && was <= ANONYMOUS && !media.alive(owner));
-                if !usable || place.kind.compare_exchange(was, TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+                let is_usable = || match place.kind.load(Ordering::Acquire) {
+                    FREE => Some(FREE),
+                    // Our own lock is no hindrance to us.
+                    kind if kind > ANONYMOUS || !take_dead || place.is_ours(media) => None,
+                    kind => (!place.lives_without_lock(media)).then_some(kind),
+                };
+                if is_usable().is_none() || !self.lock_byte(pins_lock(row))? {
                     continue;
                 }
-                place.pid.store(me.pid, Ordering::Relaxed);
-                place.start.store(me.start, Ordering::Relaxed);
+                // Nobody who knows locks changes it now.
+                let has_name = kind == Kind::Anonymous || self.lock_byte(name_lock(row))?;
+                let take = |was| place.kind.compare_exchange(was, TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+                if !has_name || !is_usable().is_some_and(take) {
+                    self.unlock_byte(pins_lock(row));
+                    self.unlock_byte(name_lock(row));
+                    continue;
+                }
+                place.set_owner(media);
                 place.kept.store(0, Ordering::Relaxed);
                 place.pinned.iter().for_each(|pin| pin.store(NOTHING, Ordering::Relaxed));
                 place.committed.store(at, Ordering::Relaxed);
                 place.epoch.store(epoch, Ordering::Relaxed);
                 place.cut.store(0, Ordering::Relaxed);
                 place.set_name(name);
-                place.kind.store(code, Ordering::Release);
+                place.kind.store(kind.code(), Ordering::Release);
                 return Ok(Held::new(self.clone(), row, kind != Kind::Anonymous, true));
             }
         }
@@ -395,6 +469,30 @@ impl Pins {
 }
 
 impl PinRow {
+    fn owner(&self) -> Process {
+        Process { pid: self.pid.load(Ordering::Acquire), start: self.start.load(Ordering::Acquire) }
+    }
+
+    /// True if this process has it.
+    fn is_ours(&self, media: &dyn Media) -> bool {
+        let (locks, space) = (self.locks.load(Ordering::Relaxed), self.space.load(Ordering::Relaxed));
+        self.owner() == media.process() && (locks == 0 || space == media.pid_space())
+    }
+
+    /// True if its owner is a process of a program that knew no locks, and lives.
+    fn lives_without_lock(&self, media: &dyn Media) -> bool {
+        self.locks.load(Ordering::Relaxed) == 0 && media.alive(self.owner())
+    }
+
+    /// This process has it, with locks.
+    fn set_owner(&self, media: &dyn Media) {
+        let me = media.process();
+        self.space.store(media.pid_space(), Ordering::Relaxed);
+        self.locks.store(1, Ordering::Relaxed);
+        self.pid.store(me.pid, Ordering::Release);
+        self.start.store(me.start, Ordering::Release);
+    }
+
     fn name(&self) -> String {
         let bytes: Vec<u8> = self
             .name
@@ -551,6 +649,7 @@ impl Held {
         if self.elsewhere.is_some() {
             place.pid.store(0, Ordering::Release);
         }
+        self.pins.unlock_byte(name_lock(self.row));
     }
 
     /// Moves the committed position. A writer that waits for room hears of counted readers only: a slot says with each
@@ -581,12 +680,19 @@ impl Drop for Held {
             place.pinned.iter().for_each(|pin| unclaim(pin, NOTHING));
             place.kept.store(0, Ordering::Relaxed);
         }
-        if !self.owner || self.left.load(Ordering::Acquire) {
-            return;
+        let has_name = self.owner && !self.left.load(Ordering::Acquire);
+        if has_name {
+            place.pid.store(0, Ordering::Release);
         }
-        place.pid.store(0, Ordering::Release);
-        if !self.named {
+        // A name that was removed meanwhile left the place to its pins.
+        if self.elsewhere.is_none() && place.kind.load(Ordering::Acquire) == ANONYMOUS {
             place.kind.store(FREE, Ordering::Release);
+        }
+        if has_name {
+            self.pins.unlock_byte(name_lock(self.row));
+        }
+        if self.elsewhere.is_none() {
+            self.pins.unlock_byte(pins_lock(self.row));
         }
     }
 }

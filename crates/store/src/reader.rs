@@ -19,7 +19,7 @@ use crate::layout::{
     segment_numbers,
 };
 use crate::limits::{BATCH_SEGMENTS_MAX, READER_MAPS_MAX, SPIN_LOOKS, SPIN_MAX, TIME_BLOCK};
-use crate::media::{File, Map, Media, Open, Process};
+use crate::media::{File, Locks, Map, Media, Open, Process};
 use crate::pins::{Held, Kind, Pins};
 use crate::protocol::{Bell, is_kept, marked};
 use crate::recover::{live_head, tail};
@@ -455,7 +455,10 @@ impl Reader {
         let Control::Live(map) = &self.control else { return None };
         let head = Head::of(map);
         let process = Process { pid: head.pid.load(Ordering::Relaxed), start: head.pid_start.load(Ordering::Relaxed) };
-        (head.state.load(Ordering::Acquire) != STATE_CLOSED && self.media.alive(process)).then_some(process)
+        // In another pid namespace it has another number; the lock is seen everywhere.
+        let has_lock = |locks: Arc<dyn Locks>| locks.is_locked(0).unwrap_or(false);
+        let lives = || self.media.locks(&self.header.live.join("head"), false).is_ok_and(has_lock);
+        (head.state.load(Ordering::Acquire) != STATE_CLOSED && lives()).then_some(process)
     }
 
     /// Other readers of the stream.
@@ -468,10 +471,10 @@ impl Reader {
         let m = self.media.as_ref();
         let pins = Pins::open(m, &self.folder)?;
         let alone = pins.lock(m, &self.folder)?;
-        if let Some(reader) = pins.readers().into_iter().find(|r| r.name == name && m.alive(r.process)) {
+        if let Some(reader) = pins.readers().into_iter().find(|r| r.name == name && pins.lives(m, r)) {
             return Err(Error::Taken { name: name.to_owned(), pid: reader.process.pid });
         }
-        let found = !name.is_empty() && pins.free(name);
+        let found = !name.is_empty() && pins.free(m, name);
         drop(alone);
         if found {
             // Or a power cut brings back a place that nobody moves on any more. Where that fails it is no worse.

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::layout::{Level, Names, PARENTS, hex, unhex16};
 use crate::limits::{PARENTS_MAX, READER_NAME_MAX, VIEW_DEPTH_MAX};
 use crate::media::Media;
-use crate::pins::Kind;
+use crate::pins::{Kind, Pins};
 use crate::reader::{Check, Mapped, ReadOptions, Reader};
 use crate::writer::{WhenFull, Writer};
 use std::collections::BTreeMap;
@@ -184,7 +184,8 @@ impl Writer {
         let reader = Reader::open(&self.media, &folder, options).map_err(|e| not_there(&folder, e))?;
         if self.header.level == Level::Disk && reader.header().level == Level::Memory {
             // A place of a reader that will never be.
-            reader.pins().remove(&format!("view {}", self.header.name));
+            drop(reader);
+            Pins::open(m, &folder)?.remove(m, &format!("view {}", self.header.name));
             return Err(refused("has level memory: a view that survives a power cut cannot point into it".into()));
         }
         if let Some(at) = self.view.sources.iter().position(|s| s.reader.header().uuid == reader.header().uuid) {

@@ -464,7 +464,7 @@ impl Writer {
     #[cold]
     fn behind(&self) -> Error {
         let Some(reader) = self.pins.slowest() else { return Error::Full(HELD_BACK) };
-        let pid = self.media.alive(reader.process).then_some(reader.process.pid);
+        let pid = self.pins.lives(self.media.as_ref(), &reader).then_some(reader.process.pid);
         let (at, lag) = (reader.committed, self.next.saturating_sub(reader.committed));
         Error::Behind { name: reader.name, pid, at, lag }
     }

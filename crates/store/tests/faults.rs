@@ -66,7 +66,7 @@ fn a_reader_removed_for_good_came_back_with_the_power() {
         let mut stream = writer(&process, &options()).unwrap();
         stream.origin("o").unwrap();
         drop(counted(&process));
-        assert!(stream.pins().remove("file"));
+        assert!(stream.pins().remove(process.as_ref(), "file"));
         // SAFETY: the writer is the only object.
         unsafe { machine.power_cut(stream) };
         let process = machine.start();

@@ -109,7 +109,7 @@ fn a_name_begins_where_it_is_asked_to_and_goes_on_where_it_was() {
     }
     assert_eq!(at(Start::Here(3)), 3);
     assert_eq!(at(Start::Committed), 3);
-    assert!(stream.pins().remove("me"));
+    assert!(stream.pins().remove(process.as_ref(), "me"));
     assert_eq!(at(Start::Committed), 0);
 }
 
@@ -182,4 +182,83 @@ fn the_reader_that_holds_a_stream_back_is_named() {
     drop(reader);
     let (error, _) = fill();
     assert!(error.to_string().contains("`slow` (no process now)"), "{error}");
+}
+
+/// In another pid namespace a process that lives has no number, or that of another.
+#[test]
+fn life_is_a_lock_and_not_a_number() {
+    let machine = Machine::new(1);
+    let a = machine.start();
+    let mut stream = writer(&a);
+    append(&mut stream, 0..300);
+    let mut first = strict(&a).unwrap();
+    let view = first.read(10).unwrap().segments()[0].clone();
+    first.commit(7);
+    for like in [&a, &machine.start()] {
+        let b = machine.start_elsewhere(like);
+        for strict in [true, false] {
+            let answer = reader(&b, Start::Committed, strict).map(|_| ());
+            assert!(matches!(answer, Err(Error::Taken { .. })), "{answer:?}");
+        }
+        // Who reads without a name takes no place of one that lives.
+        let media: Arc<dyn Media> = b.clone();
+        let anonymous =
+            || Reader::open(&media, Path::new(FOLDER), ReadOptions { early: true, ..ReadOptions::default() });
+        let others: Vec<Reader> = (0..200).map(|_| anonymous().unwrap()).collect();
+        let seen = others[0].pins().readers().into_iter().find(|r| r.name == "me").unwrap();
+        assert!(others[0].pins().lives(b.as_ref(), &seen));
+    }
+    assert!(stream.pins().pinned(true, 0) && first.committed() == 7);
+    drop((first, view));
+    let b = machine.start_elsewhere(&a);
+    assert_eq!(strict(&b).unwrap().position(), 7);
+}
+
+#[test]
+fn a_place_whose_name_is_removed_belongs_to_its_reader_until_it_ends() {
+    let machine = Machine::new(1);
+    let (a, b, c) = (machine.start(), machine.start(), machine.start());
+    let mut stream = writer(&a);
+    append(&mut stream, 0..300);
+    let mut first = strict(&b).unwrap();
+    let view = first.read(10).unwrap().segments()[0].clone();
+    assert!(stream.pins().remove(a.as_ref(), "me"));
+    assert_eq!(stream.pins().lowest_committed(), None, "a name that was removed holds something back");
+    let mut second = strict(&c).unwrap();
+    second.seek(250);
+    let other = second.read(10).unwrap().segments()[0].clone();
+    let pinned = |stream: &Writer| stream.pins().readers().iter().map(|r| r.segments).sum::<usize>();
+    assert_eq!(pinned(&stream), 2);
+    // What the first does still concerns its own place alone.
+    first.commit(10);
+    assert_eq!(second.committed(), 0);
+    drop((first, view));
+    assert_eq!((pinned(&stream), stream.pins().readers().len()), (1, 1));
+    drop((second, other));
+    assert_eq!(stream.pins().lowest_committed(), Some(0));
+}
+
+/// It was taken twice where one came between two stores of the other.
+#[test]
+fn a_place_that_somebody_is_about_to_take_is_not_taken() {
+    let machine = Machine::new(1);
+    let (a, b) = (machine.start(), machine.start());
+    let mut stream = writer(&a);
+    append(&mut stream, 0..10);
+    let path = Path::new(FOLDER).join("pins");
+    let pins = a.open(&path, beamport_store::media::Open::Write).unwrap();
+    // Kind 1, and locks: what a process leaves that is killed there, in each of the places.
+    for place in 0..127 {
+        pins.write_at(&1_u32.to_le_bytes(), 256 * (1 + place)).unwrap();
+        pins.write_at(&1_u32.to_le_bytes(), 256 * (1 + place) + 232).unwrap();
+    }
+    let at_it = a.locks(&path, true).unwrap();
+    assert!(at_it.lock((1 << 40) + 1).unwrap());
+    let media: Arc<dyn Media> = b.clone();
+    let reader =
+        Reader::open(&media, Path::new(FOLDER), ReadOptions { early: true, ..ReadOptions::default() }).unwrap();
+    let mut kind = [0; 4];
+    pins.read_at(&mut kind, 256).unwrap();
+    assert_eq!(u32::from_le_bytes(kind), 1, "the place was taken twice");
+    assert_eq!(reader.pins().readers().len(), 1, "the place of a process that was killed is not taken");
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
-use store::media::{File, Map, Media, Open, Process};
+use store::media::{File, LOCKS_FROM, Locks, Map, Media, Open, Process};
 
 /// A pretend machine with a disk under `/disk` and shared memory under `/live`. One thread runs everything on it.
 pub struct Machine {
@@ -34,7 +34,14 @@ impl Machine {
         let mut world = lock(&self.shared);
         let pid = world.key() as u32;
         world.alive.insert(pid);
-        Arc::new(PretendMedia { shared: self.shared.clone(), pid })
+        Arc::new(PretendMedia { shared: self.shared.clone(), pid, elsewhere: None })
+    }
+
+    /// Starts a process in another pid namespace, where it has the number and the start time of another process: none
+    /// sees the other.
+    pub fn start_elsewhere(&self, like: &PretendMedia) -> Arc<PretendMedia> {
+        let started = self.start();
+        Arc::new(PretendMedia { shared: self.shared.clone(), pid: started.pid, elsewhere: Some(like.process()) })
     }
 
     /// SIGKILL: `objects` are forgotten, not dropped; the locks of the process fall; memory stays as it is.
@@ -173,6 +180,8 @@ impl Drop for Machine {
 pub struct PretendMedia {
     shared: Shared,
     pid: u32,
+    /// In another pid namespace: what it is there.
+    elsewhere: Option<Process>,
 }
 
 struct PretendFile {
@@ -206,6 +215,48 @@ impl Drop for LockKey {
         if world.locks.get(&self.1).is_some_and(|l| l.1 == self.2) {
             world.locks.remove(&self.1);
         }
+    }
+}
+
+/// The locks of bytes of a file.
+struct PretendLocks {
+    shared: Shared,
+    pid: u32,
+    number: u64,
+    path: PathBuf,
+    key: u64,
+}
+
+impl Drop for PretendLocks {
+    fn drop(&mut self) {
+        lock(&self.shared).byte_locks.retain(|_, holder| holder.1 != self.key);
+    }
+}
+
+impl Locks for PretendLocks {
+    fn lock(&self, at: u64) -> io::Result<bool> {
+        let mut world = lock(&self.shared);
+        let holder = world.byte_locks.entry((self.number, at)).or_insert((self.pid, self.key));
+        Ok(holder.1 == self.key)
+    }
+
+    fn unlock(&self, at: u64) {
+        let mut world = lock(&self.shared);
+        if world.byte_locks.get(&(self.number, at)).is_some_and(|holder| holder.1 == self.key) {
+            world.byte_locks.remove(&(self.number, at));
+        }
+    }
+
+    fn is_locked(&self, at: u64) -> io::Result<bool> {
+        let world = lock(&self.shared);
+        let of_byte = world.byte_locks.get(&(self.number, at)).is_some_and(|holder| holder.1 != self.key);
+        Ok(of_byte || at < LOCKS_FROM && world.locks.contains_key(&self.path))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut world = lock(&self.shared);
+        world.change()?;
+        world.sync(self.number, "pins")
     }
 }
 
@@ -369,6 +420,13 @@ impl Media for PretendMedia {
         Ok(Box::new(LockKey(self.shared.clone(), path.to_path_buf(), key)))
     }
 
+    fn locks(&self, path: &Path, _write: bool) -> io::Result<Arc<dyn Locks>> {
+        let mut world = lock(&self.shared);
+        let (number, key) = (world.find(path)?, world.key());
+        let path = path.to_path_buf();
+        Ok(Arc::new(PretendLocks { shared: self.shared.clone(), pid: self.pid, number, path, key }))
+    }
+
     fn wait(&self, _word: &AtomicU32, _expected: u32, _timeout: Option<Duration>) {}
 
     fn wake(&self, _word: &AtomicU32) {}
@@ -387,11 +445,18 @@ impl Media for PretendMedia {
     }
 
     fn process(&self) -> Process {
-        Process { pid: self.pid, start: u64::from(self.pid) }
+        self.elsewhere.unwrap_or(Process { pid: self.pid, start: u64::from(self.pid) })
     }
 
     fn alive(&self, process: Process) -> bool {
-        process.start == u64::from(process.pid) && lock(&self.shared).alive.contains(&process.pid)
+        match self.elsewhere {
+            Some(me) => process == me,
+            None => process.start == u64::from(process.pid) && lock(&self.shared).alive.contains(&process.pid),
+        }
+    }
+
+    fn pid_space(&self) -> u64 {
+        u64::from(self.elsewhere.map_or(0, |_| self.pid))
     }
 
     fn boot(&self) -> [u8; 16] {

@@ -128,6 +128,8 @@ pub(crate) struct World {
     /// Maps that processes hold, by key: (process, memory).
     pub(crate) maps: HashMap<u64, (u32, Arc<Memory>)>,
     pub(crate) locks: HashMap<PathBuf, (u32, u64)>,
+    /// Of a byte of a file: the process that holds its lock, and by which key.
+    pub(crate) byte_locks: HashMap<(u64, u64), (u32, u64)>,
     pub(crate) alive: BTreeSet<u32>,
     pub(crate) dice: Dice,
     pub(crate) now: i64,
@@ -176,6 +178,7 @@ impl World {
             journal: Vec::new(),
             maps: HashMap::new(),
             locks: HashMap::new(),
+            byte_locks: HashMap::new(),
             alive: BTreeSet::new(),
             dice: Dice::new(seed),
             now: 1_700_000_000_000_000_000,
@@ -412,6 +415,7 @@ impl World {
         self.alive.remove(&process);
         self.maps.retain(|_, map| map.0 != process);
         self.locks.retain(|_, lock| lock.0 != process);
+        self.byte_locks.retain(|_, lock| lock.0 != process);
         for inode in self.inodes.values_mut() {
             inode.opens.remove(&process);
         }

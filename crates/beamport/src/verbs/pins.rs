@@ -57,8 +57,10 @@ fn of_stream(data: &Data, stream: &str, reader: &mut Reader) -> Vec<Pin> {
     let readers = reader.pins().readers();
     let mut pins: Vec<Pin> = Vec::new();
     for info in readers {
-        let ReaderInfo { name, kind, process, committed, segments, kept, cut, .. } = info;
-        let alive = process.pid != 0 && data.media.alive(process);
+        let alive = reader.pins().lives(data.media.as_ref(), &info);
+        let ReaderInfo { name, kind, process, committed, segments, kept, cut, space, .. } = info;
+        // A number of another pid namespace is another process here.
+        let is_here = space == 0 || space == data.media.pid_space();
         let named = kind != Kind::Anonymous;
         // An anonymous reader that is dead holds nothing: its place is the next one's.
         if !named && (!alive || process == me) {
@@ -72,7 +74,7 @@ fn of_stream(data: &Data, stream: &str, reader: &mut Reader) -> Vec<Pin> {
             reader: name,
             kind: kind_name(kind),
             pid: (process.pid != 0).then_some(process.pid),
-            program: if alive { program(process.pid) } else { None },
+            program: if alive && is_here { program(process.pid) } else { None },
             alive,
             segments,
             bytes: kept,

@@ -686,8 +686,8 @@ fn present<T>(answer: store::Result<T>) -> store::Result<Option<T>> {
 /// Readers that live or keep a position, without the one that looks.
 fn readers(data: &Data, reader: &Reader, count: u64) -> Vec<ReaderStatus> {
     let me = data.media.process();
-    let mut all: Vec<ReaderStatus> = reader
-        .pins()
+    let pins = reader.pins();
+    let mut all: Vec<ReaderStatus> = pins
         .readers()
         .into_iter()
         .filter_map(|r| {
@@ -696,7 +696,7 @@ fn readers(data: &Data, reader: &Reader, count: u64) -> Vec<ReaderStatus> {
                 Kind::Counted => "counted",
                 Kind::Live => "live",
             };
-            let pid = data.media.alive(r.process).then_some(r.process.pid);
+            let pid = pins.lives(data.media.as_ref(), &r).then_some(r.process.pid);
             let anonymous = r.kind == Kind::Anonymous;
             let lag = (!anonymous).then(|| count.saturating_sub(r.committed));
             (!anonymous || (pid.is_some() && r.process != me)).then_some(ReaderStatus { name: r.name, kind, lag, pid })
