@@ -29,9 +29,12 @@ OPEN_FILES = 1024
 SOAK = os.environ.get("BEAMPORT_SOAK") == "1"
 
 
-def as_a_shell():
-    """For `preexec_fn`: the child gets the soft limit of open files of a shell. That of the tests reads many streams."""
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+def as_a_shell(hard: int | None = None):
+    """A `preexec_fn`: the child has the soft limit of open files of a shell, and `hard` (default: that of the tests).
+
+    The tests themselves read many streams.
+    """
+    hard = hard or resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, hard))
 
 

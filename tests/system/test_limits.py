@@ -2,21 +2,16 @@
 
 import os
 import re
-import resource
 import shutil
+from functools import partial
 
 import pytest
-from conftest import OPEN_FILES, ROOT, lost_of, until
+from conftest import OPEN_FILES, ROOT, as_a_shell, lost_of, until
 from ports import free_ports
 
 # These need a server or a recorded run; tests of their own start them, with the same limit.
 WITH_PEERS = {"epics", "feedback", "kafka", "replay"}
 EXAMPLES = sorted({path.stem for path in (ROOT / "examples").glob("*.toml")} - WITH_PEERS)
-
-
-def with_files(hard: int):
-    """For `Popen`: as many open files softly as shells and systemd allow, and so many at most."""
-    return {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, hard))}
 
 
 def many(count: int) -> str:
@@ -41,7 +36,7 @@ def test_every_example_starts_with_1024_open_files(lab, nexus, name):
         base = free_ports(count)[0]
         text = text.replace(f":{ports}", f":{{{base}..{base + count - 1}}}" if last else f":{base}")
     lab.write(text)
-    process, _ = lab.up_ready(**with_files(resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    process, _ = lab.up_ready()
     lab.interrupt(process)
     report = lab.report(process, status=None)
     said = lab.said(process)[1]
@@ -51,7 +46,7 @@ def test_every_example_starts_with_1024_open_files(lab, nexus, name):
 
 def test_200_streams_on_disk_start_with_1024_open_files(lab):
     lab.write(many(200))
-    process, seconds = lab.up_ready(**with_files(20_000))
+    process, seconds = lab.up_ready(preexec_fn=partial(as_a_shell, 20_000))
     used = len(os.listdir(f"/proc/{process.pid}/fd"))
     assert used > OPEN_FILES, "the soft limit was no limit"
     lab.interrupt(process)
@@ -62,7 +57,7 @@ def test_200_streams_on_disk_start_with_1024_open_files(lab):
 
 def test_the_limit_of_open_files_has_a_hint(lab):
     lab.write(many(200))
-    process = lab.up(**with_files(OPEN_FILES))
+    process = lab.up(preexec_fn=partial(as_a_shell, OPEN_FILES))
     until(lambda: process.poll() is not None or "open files" in lab.said(process)[1], "nothing is said")
     said = lab.said(process)[1]
     assert "Too many open files" in said and "`ulimit -n`" in said, said

@@ -14,10 +14,10 @@
 //!   232 u32 1 = its owner holds locks   240 u64 pid namespace of its owner
 //! ```
 //!
-//! **Life is a lock.** Who reads under a name holds the lock of byte 2^40 + 2 x place, and who has segments mapped that
-//! of the byte behind it (open file description locks). The kernel releases them when the process ends, in whatever pid
-//! namespace it was; pid and start time are for people, and for places of programs that knew no locks. A copy of the
-//! folder has no locks, so nobody lives in it.
+//! **Life is a lock.** The reader of a name holds the lock of byte 2^40 + 2 x place, and the reader that pins segments
+//! there the lock of the next byte (open file description locks). The kernel releases them when the process ends, in
+//! whatever pid namespace it was; pid and start time are for people, and for places of programs that knew no locks. A
+//! copy of the folder has no locks, so nobody lives in it.
 //!
 //! Segment numbers never repeat, so a dead reader's pin costs one unlinked file and then nothing: no check for liveness is
 //! needed. A named place outlives its process: its position still holds back `wait`. A process that releases a name and
@@ -144,12 +144,12 @@ pub struct Pins {
     path: PathBuf,
 }
 
-/// The byte whose lock is held by who has the name of a place.
+/// The byte that the reader with the name of a place locks.
 fn name_lock(row: usize) -> u64 {
     LOCKS_FROM + 2 * row as u64
 }
 
-/// The byte whose lock is held by who has mapped what the place pins.
+/// The byte that the reader with the pins of a place locks.
 fn pins_lock(row: usize) -> u64 {
     name_lock(row) + 1
 }

@@ -200,7 +200,7 @@ fn life_is_a_lock_and_not_a_number() {
             let answer = reader(&b, Start::Committed, strict).map(|_| ());
             assert!(matches!(answer, Err(Error::Taken { .. })), "{answer:?}");
         }
-        // Who reads without a name takes no place of one that lives.
+        // A reader without a name takes no place of a living reader.
         let media: Arc<dyn Media> = b.clone();
         let anonymous =
             || Reader::open(&media, Path::new(FOLDER), ReadOptions { early: true, ..ReadOptions::default() });

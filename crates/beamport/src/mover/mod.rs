@@ -73,6 +73,13 @@ struct Remaining {
     files: Vec<Key>,
 }
 
+impl Remaining {
+    /// True if nothing is left to do for a run.
+    fn has_none_of(&self, run: &Run) -> bool {
+        run.state == State::Sealed && !self.files.iter().any(|(_, name)| *name == run.name)
+    }
+}
+
 /// A run with nothing left to do.
 struct DoneRun {
     /// What it lost; none where its account cannot be read.
@@ -465,17 +472,15 @@ impl Mover {
 
     /// Runs with nothing left to do.
     fn done(&self) -> Result<BTreeSet<String>, Fault> {
-        let files = self.left()?.files;
-        let is_written = |run: &Run| !files.iter().any(|(_, name)| *name == run.name);
-        let done = self.keeper.runs().iter().filter(|run| run.state == State::Sealed && is_written(run));
+        let left = self.left()?;
+        let done = self.keeper.runs().iter().filter(|run| left.has_none_of(run));
         Ok(done.map(|run| run.name.clone()).collect())
     }
 
     /// Counts the losses of runs that are done now. They are those of the record: nothing is read again at the end.
     fn see_done(&mut self, left: &Remaining) {
         let is_new = |run: &&Run| {
-            let is_done = run.state == State::Sealed && !left.files.iter().any(|(_, name)| *name == run.name);
-            is_done && !self.done_before.contains(&run.name) && !self.done.contains_key(&run.name)
+            left.has_none_of(run) && !self.done_before.contains(&run.name) && !self.done.contains_key(&run.name)
         };
         let new: Vec<Run> = self.keeper.runs().iter().filter(is_new).cloned().collect();
         for run in new {
@@ -512,9 +517,10 @@ impl Mover {
             match signals.load(Ordering::Relaxed) {
                 0 => {}
                 1 => {
-                    self.ending = true;
-                    if !ended {
+                    if !std::mem::replace(&mut self.ending, true) {
                         self.leave_done_runs();
+                    }
+                    if !ended {
                         // Where the disk has no room this is tried again: the run stays open until it is written down.
                         ended = self.keeper.end_all("interrupted", now)?;
                         changed = true;
