@@ -36,7 +36,7 @@ FILE = """
 [source.detector]
 kind = "sim"
 model = "amor"
-rate = 4e5
+rate = 1e5
 live = "8 MiB"
 
 [source.devices]

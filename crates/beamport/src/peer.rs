@@ -1,7 +1,10 @@
 //! Other processes: whether the other end of a descriptor is still open, dying with a parent, asking a child to end.
 
 use flow::Fault;
+use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
 
 /// True once the other end of a pipe or socket is closed for good. Data that it sent before may still be read.
 pub(crate) fn is_gone(descriptor: BorrowedFd<'_>) -> bool {
@@ -48,4 +51,54 @@ pub(crate) fn die_with(parent: u32) -> Result<(), Fault> {
         return Err(Fault::new("this process ends", "the one that started it has ended"));
     }
     Ok(())
+}
+
+/// SIGINT and SIGTERM.
+fn stop_signals() -> libc::sigset_t {
+    let mut signals = std::mem::MaybeUninit::uninit();
+    // SAFETY: `sigemptyset` fills the set, and the others change it.
+    unsafe {
+        libc::sigemptyset(signals.as_mut_ptr());
+        libc::sigaddset(signals.as_mut_ptr(), libc::SIGINT);
+        libc::sigaddset(signals.as_mut_ptr(), libc::SIGTERM);
+        signals.assume_init()
+    }
+}
+
+/// Has a child start with SIGINT and SIGTERM blocked: one that comes before the child catches them waits until
+/// [`unblock_stop_signals`], and does not kill it.
+pub(crate) fn block_stop_signals(command: &mut Command) {
+    let block = || {
+        // SAFETY: the set lives as long as the call. Both functions may be called between `fork` and `exec`.
+        match unsafe { libc::sigprocmask(libc::SIG_BLOCK, &stop_signals(), std::ptr::null_mut()) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: `block` allocates nothing and takes no lock.
+    unsafe { command.pre_exec(block) };
+}
+
+/// Ends what [`block_stop_signals`] began, once this process catches them.
+pub(crate) fn unblock_stop_signals() {
+    // SAFETY: the set lives as long as the call.
+    unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &stop_signals(), std::ptr::null_mut()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_that_does_not_catch_signals_yet_outlives_them() {
+        let mut command = Command::new("sleep");
+        block_stop_signals(command.arg("60"));
+        let mut child = command.spawn().unwrap();
+        ask_to_end(child.id());
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let waiting = status.lines().find_map(|line| line.strip_prefix("ShdPnd:")).unwrap();
+        assert_eq!(u64::from_str_radix(waiting.trim(), 16), Ok(1 << (libc::SIGTERM - 1)));
+        assert_eq!(child.try_wait().unwrap(), None);
+        child.kill().and_then(|()| child.wait()).unwrap();
+    }
 }

@@ -28,6 +28,7 @@ impl Simulated {
         let mut command = Command::new(std::env::current_exe().map_err(cannot)?);
         command.arg("boards").arg(file).arg("--parent").arg(std::process::id().to_string());
         command.stdin(Stdio::null()).stdout(output.try_clone().map_err(cannot)?);
+        peer::block_stop_signals(&mut command);
         let child = store::printed::spawn(command, "boards", false).map_err(cannot)?;
         Ok(Self { child, output, ended: None, is_asked: false })
     }

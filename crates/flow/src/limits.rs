@@ -144,6 +144,8 @@ pub(crate) const WRITER_LOOK: i64 = 20_000_000;
 
 /// Blocks of which the least lag behind the frontier counts, so that one message with a wrong time does not.
 pub(crate) const LAG_BLOCKS: u32 = 16;
+/// Most that the frontier of a live source is behind the clock of the machine while its book waits for the disk, ns.
+pub(crate) const FRONTIER_BEHIND_MAX: i64 = 10_000_000_000;
 /// Error of Linux that has no [`std::io::ErrorKind`]: the device failed.
 pub(crate) const EIO: i32 = 5;
 /// The same: the system has no more descriptors.

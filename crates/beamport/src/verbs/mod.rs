@@ -140,6 +140,7 @@ impl Asked {
                 .and_then(|_| signal_hook::flag::register(signal, flag.clone()))
                 .map_err(|e| Fault::new("cannot catch Ctrl-C", e))?;
         }
+        crate::peer::unblock_stop_signals();
         Ok(Self(flag))
     }
 

@@ -6,7 +6,7 @@
 use super::cutover::Beside;
 use crate::Fault;
 use crate::data::{Data, stream_fault};
-use crate::limits::LAG_BLOCKS;
+use crate::limits::{FRONTIER_BEHIND_MAX, LAG_BLOCKS};
 use crate::merge::UpstreamState;
 use crate::records::{CUT, Input, WAITS, epoch_end};
 use crate::slot::Waiting;
@@ -43,6 +43,8 @@ pub(super) struct Source {
     /// The time that has passed last, and behind which message.
     pub(super) passed: Option<(u64, i64)>,
     lag: Lag,
+    /// Arrival and source time of a message that came before the first frontier.
+    early: Option<(i64, i64)>,
 }
 
 /// How far messages are behind the time up to which the input was said to be complete: for boards with a clock behind
@@ -57,7 +59,11 @@ struct Lag {
 }
 
 impl Lag {
-    fn see(&mut self, behind: i64) {
+    /// The frontier of a live source is the time of the machine, less what its book waits for the disk: a message
+    /// behind it is as far behind as behind its arrival. Other frontiers, of replays and topics, are source times.
+    fn see(&mut self, frontier: i64, (arrival, source_time): (i64, i64)) {
+        let is_behind = source_time < frontier && arrival.saturating_sub(frontier) <= FRONTIER_BEHIND_MAX;
+        let behind = if is_behind { arrival } else { frontier }.saturating_sub(source_time);
         if self.count == LAG_BLOCKS {
             *self = Self { before: self.least, ..Self::default() };
         }
@@ -157,8 +163,12 @@ impl Source {
             waiting: Waiting { messages: account_waits, ..Waiting::default() },
             passed: None,
             lag: Lag::default(),
+            early: None,
         };
         source.wait(known_waiting.unwrap_or_default());
+        if let Some(newest) = next.checked_sub(1) {
+            source.compare(newest);
+        }
         Ok(source)
     }
 
@@ -187,10 +197,11 @@ impl Source {
 
     /// Compares the last message of a new block with the frontier, which was said before the message came.
     pub(super) fn compare(&mut self, sequence: u64) {
-        let is_known = self.kept.is_some() && self.frontier > i64::MIN;
-        let entries = if is_known { self.reader.entries(sequence, 1).unwrap_or_default() } else { &[] };
-        if let [entry] = entries {
-            self.lag.see(self.frontier.saturating_sub(entry.source_time));
+        let Ok([entry]) = self.reader.entries(sequence, 1) else { return };
+        let times = (entry.arrival_time, entry.source_time);
+        match self.frontier {
+            i64::MIN => self.early = Some(times),
+            frontier => self.lag.see(frontier, times),
         }
     }
 
@@ -218,6 +229,9 @@ impl Source {
             && self.committed >= sequence
         {
             (self.frontier, self.coming) = (time, None);
+            if let Some(times) = self.early.take() {
+                self.lag.see(time, times);
+            }
         }
         Ok(())
     }

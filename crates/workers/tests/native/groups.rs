@@ -287,6 +287,27 @@ fn time_passes_only_behind_the_messages_of_a_new_writer() {
     }
 }
 
+/// The frontier of a live source is the time of the machine, and is known after the first message or, while the book of
+/// the source waits for the disk, is older than the arrival of the next.
+#[test]
+fn members_of_boards_with_a_clock_behind_are_waited_for() {
+    let parameters = json!({"find": "trigger", "wait": "100 ms", "members": ["d1", "d2"]});
+    let mut lab = Lab::new(1, Level::Memory, &GROUPS, parameters);
+    let months = 8_000_000_000_000_000;
+    for trigger in 0..40 {
+        let time = lab.machine.now() - months;
+        assert!(append(&mut lab, &(time, 0, trigger)));
+        (0..20).for_each(|_| lab.step());
+        let said = lab.machine.now() - 300_000_000 * (trigger % 3) as i64;
+        lab.heard.frontier = lab.heard.frontier.max(said);
+        (0..20).for_each(|_| lab.step());
+        assert!(append(&mut lab, &(time + 1, 1, trigger)));
+        (0..20).for_each(|_| lab.step());
+    }
+    let missing: Vec<_> = lab.finish().iter().map(|m| row(&m.3).1.len()).collect();
+    assert_eq!(missing, [0; 40]);
+}
+
 #[test]
 fn what_waits_is_bounded_and_a_group_too_large_is_counted() {
     let input: Vec<Sent> = (0..3000).map(|n| (n, (n % 5) as usize, n as u64)).collect();
