@@ -80,7 +80,7 @@ class Disk:
             image = folder.with_suffix(".image")
             with image.open("wb") as file:
                 file.truncate(mib << 20)
-            subprocess.run(["mkfs.ext4", "-q", "-F", "-m", "0", image], check=True)
+            subprocess.run([f"mkfs.{kind}", "-q", "-F", "-m", "0", image], check=True)
             subprocess.run(["mount", "-o", "loop", image, folder], check=True)
         self.ballast = folder / "ballast"
 

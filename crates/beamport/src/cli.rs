@@ -41,7 +41,7 @@ pub enum Verb {
         after_help = "Examples:\n  beamport demo\n  beamport demo --rate 5e6 --duration '30 s'\n  beamport demo --from measured.nxs --json"
     )]
     Demo(Demo),
-    /// Run an instrument until its runs are sealed or Ctrl-C is pressed (twice: stop at once)
+    /// Run an instrument until its runs are sealed or Ctrl-C is pressed (twice: stop at once); SIGTERM leaves runs open
     #[command(after_help = "Examples:\n  beamport up amor.toml")]
     Up(Up),
     /// Begin a run
@@ -238,6 +238,9 @@ pub struct Up {
     /// Delete what a changed `retain`, `retain_age` or `keep_free` deletes, without asking
     #[arg(long)]
     pub yes: bool,
+    /// Have SIGTERM end the open runs, as Ctrl-C does; else they stay open, and the next start resumes them
+    #[arg(long)]
+    pub end_runs: bool,
     /// The process that started it, if that alone ends it: it dies with it, and takes no signals
     #[arg(long, hide = true)]
     pub parent: Option<u32>,

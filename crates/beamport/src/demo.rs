@@ -8,7 +8,7 @@ use crate::edges::Registry;
 use crate::file;
 use crate::mover::template_check;
 use crate::room;
-use crate::up::Started;
+use crate::up::{OnTerm, Started};
 use flow::{Data, Fault};
 use settings::units::{self, Size};
 use std::fmt::Write as _;
@@ -64,7 +64,7 @@ fn start(asked: &cli::Demo, registry: &Registry, folder: &Path) -> Result<Starte
     fs::write(&file, &text).map_err(fault)?;
     fs::write(folder.join("demo.nexus.json"), template).map_err(fault)?;
     let instrument = file::read(&file, registry, &template_check).map_err(|mistakes| in_flags(&text, &mistakes))?;
-    Started::new(instrument, true)
+    Started::new(instrument, Some(OnTerm::EndRuns))
 }
 
 /// A mistake of the file that we wrote, told for the flag from which it comes.

@@ -27,6 +27,12 @@ use std::process::ExitCode;
 /// Runs the program with these kinds of sources and sinks: what was typed, to its exit status.
 #[must_use]
 pub fn run(registry: &Registry) -> ExitCode {
+    if let Some(ended) = peer::serve_as_first() {
+        return ended.unwrap_or_else(|e| {
+            let _ = writeln!(io::stderr(), "{}", flow::Fault::io("cannot start", &e));
+            ExitCode::from(2)
+        });
+    }
     room::raise_open_files();
     let status = run_verb(registry);
     store::printed::settle();

@@ -113,3 +113,18 @@ pub(crate) const FROM_CHARS_MAX: usize = 64;
 
 /// Messages of a stream that another process fills which are not safe for so long are those of a process that has died.
 pub(crate) const APPENDED_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Times between two looks at readers whose process has ended.
+pub(crate) const READERS_LOOK_MIN: Duration = Duration::from_millis(100);
+pub(crate) const READERS_LOOK_MAX: Duration = Duration::from_secs(10);
+
+/// What asks an instrument to end and to leave its runs as they are: the next start resumes them.
+pub const LEAVE_RUNS: usize = 3;
+
+/// Open files and maps of a stage with its stream and book: with turned rings 10 and 16 were counted.
+pub(crate) const FILES_EACH: u64 = 10;
+pub(crate) const MAPS_EACH: u64 = 16;
+
+/// Free inodes below which no instrument starts, and below which a few streams more take the last ones.
+pub(crate) const INODES_WRONG: u64 = 1_000;
+pub(crate) const INODES_NOTE: u64 = 20_000;

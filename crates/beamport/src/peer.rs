@@ -1,10 +1,10 @@
 //! Other processes: whether the other end of a descriptor is still open, dying with a parent, asking a child to end.
 
 use flow::Fault;
-use std::io;
+use std::io::{self, IsTerminal as _};
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::os::unix::process::CommandExt as _;
-use std::process::Command;
+use std::process::{Command, ExitCode};
 
 /// True once the other end of a pipe or socket is closed for good. Data that it sent before may still be read.
 pub(crate) fn is_gone(descriptor: BorrowedFd<'_>) -> bool {
@@ -51,6 +51,42 @@ pub(crate) fn die_with(parent: u32) -> Result<(), Fault> {
         return Err(Fault::new("this process ends", "the one that started it has ended"));
     }
     Ok(())
+}
+
+/// As the first process of a container: starts the program again as a child, passes signals on to it, and reaps what
+/// processes of user code leave behind, as every first process must. None in any other process.
+pub(crate) fn serve_as_first() -> Option<io::Result<ExitCode>> {
+    (std::process::id() == 1).then(|| {
+        let mut signals = signal_hook::iterator::Signals::new([libc::SIGINT, libc::SIGTERM, libc::SIGHUP])?;
+        let mut program = Command::new(std::env::current_exe()?);
+        program.args(std::env::args_os().skip(1));
+        // A terminal sends SIGINT to all processes that it shows.
+        let has_terminal = io::stdin().is_terminal();
+        if !has_terminal {
+            // What is sent to the group of this process comes once, from here.
+            program.process_group(0);
+        }
+        let id = program.spawn()?.id().cast_signed();
+        std::thread::Builder::new().name("signals".into()).spawn(move || {
+            for signal in signals.forever().filter(|signal| !(has_terminal && *signal == libc::SIGINT)) {
+                // SAFETY: the call takes plain numbers. This process ends with the child: the number is its own.
+                unsafe { libc::kill(id, signal) };
+            }
+        })?;
+        loop {
+            let mut status = 0;
+            // SAFETY: the call writes one number.
+            let ended = unsafe { libc::wait(&raw mut status) };
+            if ended == id {
+                let code =
+                    if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 128 + libc::WTERMSIG(status) };
+                return Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)));
+            }
+            if ended < 0 && io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+                return Err(io::Error::last_os_error());
+            }
+        }
+    })
 }
 
 /// SIGINT and SIGTERM.

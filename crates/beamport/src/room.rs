@@ -5,6 +5,7 @@
 
 use crate::figures::bytes;
 use crate::file::{Instrument, Mistake, Stage};
+use crate::limits::{FILES_EACH, MAPS_EACH};
 use flow::limits::BOOK_LIVE_BYTES;
 use flow::{Data, Fault, Passes};
 use settings::units::{Size, size_text};
@@ -41,6 +42,28 @@ pub fn raise_open_files() {
     }
 }
 
+/// What the streams of an instrument need of something of which each takes `each`, where that is above a limit.
+fn beyond(instrument: &Instrument, each: u64, limit: u64, what: &str) -> Option<String> {
+    let needed = 100 + each * instrument.stages.len() as u64;
+    (needed > limit).then(|| format!("the streams need about {needed} {what}; at most {limit} are allowed"))
+}
+
+/// The open files that an instrument needs, where it may not have as many.
+#[must_use]
+pub fn lacking_files(instrument: &Instrument) -> Option<String> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure outlives the call.
+    let is_known = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0;
+    beyond(instrument, FILES_EACH, if is_known { limit.rlim_max } else { u64::MAX }, "open files")
+}
+
+/// The maps of memory that an instrument needs, where the kernel allows fewer.
+#[must_use]
+pub fn lacking_maps(instrument: &Instrument) -> Option<String> {
+    let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count").ok()?.trim().parse().ok()?;
+    beyond(instrument, MAPS_EACH, limit, "maps of memory (vm.max_map_count)")
+}
+
 /// Bytes of shared memory that are free, and that there are.
 #[must_use]
 pub fn shared() -> Option<(u64, u64)> {
@@ -51,6 +74,31 @@ pub fn shared() -> Option<(u64, u64)> {
 #[must_use]
 pub fn free() -> Option<u64> {
     shared().map(|s| s.0)
+}
+
+/// The memory limit of this process's control group, if there is one: pages of shared memory count.
+#[must_use]
+pub fn group_limit() -> Option<u64> {
+    limit_of(&std::fs::read_to_string("/proc/self/cgroup").ok()?, Path::new("/sys/fs/cgroup"))
+}
+
+/// The same of the groups in the form of `/proc/self/cgroup`, whose folders lie below `root`.
+fn limit_of(groups: &str, root: &Path) -> Option<u64> {
+    let limits = groups.lines().filter_map(|line| {
+        let (controllers, group) = line.split_once(':')?.1.split_once(':')?;
+        let is_first_version = controllers.split(',').any(|one| one == "memory");
+        let (root, file) = match controllers {
+            "" => (root.to_owned(), "memory.max"),
+            _ if is_first_version => (root.join("memory"), "memory.limit_in_bytes"),
+            _ => return None,
+        };
+        // A container may see its own group as the root, and the path of the whole machine.
+        let path = root.join(group.trim_start_matches('/'));
+        let limit = |path: &Path| std::fs::read_to_string(path.join(file)).ok()?.trim().parse::<u64>().ok();
+        path.ancestors().take_while(|path| path.starts_with(&root)).filter_map(limit).min()
+    });
+    // Version 1 says "no limit" by the largest number of whole pages.
+    limits.min().filter(|limit| *limit < 1 << 60)
 }
 
 /// Bytes that the files of a folder take.
@@ -98,7 +146,11 @@ pub fn asked(instrument: &Instrument) -> u64 {
 #[must_use]
 pub fn lacking(instrument: &Instrument) -> Option<Mistake> {
     let asked = asked(instrument);
+    let limit = group_limit().filter(|limit| asked > *limit);
+    let group =
+        limit.map(|limit| format!("the control group may use {}: beyond it processes are killed", bytes(limit)));
     let found = match shared() {
+        _ if group.is_some() => group.unwrap_or_default(),
         Some((free, _)) if free + held(&Data::on_disk(&*instrument.data)) >= asked => return None,
         Some((free, size)) => format!("{PLACE} has {} free of {}", bytes(free), bytes(size)),
         None => format!("there is no {PLACE}"),
@@ -133,5 +185,31 @@ pub fn for_instrument(instrument: &Instrument) -> Result<(), Fault> {
             let fault = Fault::new(format!("{file}:{line}: {what}"), cause).hint(hint);
             Err(Fault { passes: Passes::WithRoom, ..fault })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_memory_limit_of_the_groups_counts() {
+        let root = std::env::temp_dir().join(format!("beamport-groups-{}", std::process::id()));
+        let write = |file: &str, text: &str| {
+            let path = root.join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write("memory.max", "max\n");
+        write("a.slice/memory.max", "100000000\n");
+        write("a.slice/b.scope/memory.max", "200000000\n");
+        write("memory/memory.limit_in_bytes", "9223372036854771712\n");
+        write("memory/docker/x/memory.limit_in_bytes", "96000000\n");
+        assert_eq!(limit_of("0::/a.slice/b.scope\n", &root), Some(100_000_000));
+        // The path of the whole machine, in a container that sees its own group as the root.
+        assert_eq!(limit_of("0::/../elsewhere\n", &root), None);
+        assert_eq!(limit_of("5:cpu:/\n4:memory:/docker/x\n0::/\n", &root), Some(96_000_000));
+        assert_eq!(limit_of("4:memory:/\n", &root), None);
+        std::fs::remove_dir_all(&root).unwrap();
     }
 }

@@ -4,7 +4,7 @@ use crate::cli::Up;
 use crate::edges::Registry;
 use crate::figures::{bytes, thousands};
 use crate::file::{self, Instrument, Mistake};
-use crate::limits::END_PATIENCE;
+use crate::limits::{END_PATIENCE, LEAVE_RUNS};
 use crate::mover::{Mover, program, template_check};
 use crate::page::Page;
 use crate::peer;
@@ -43,9 +43,13 @@ pub fn up(asked: &Up, registry: &Registry) -> Result<ExitCode, Fault> {
             return Ok(ExitCode::from(2));
         }
     };
+    if let Some(why) = verbs::doctor::unfit(&instrument.data) {
+        let _ = writeln!(stderr(), "warning: {why}\n  hint:  put it on ext4, xfs or tmpfs: `data = \"DIR\"`");
+    }
     let has_boards = !asked.no_boards && verbs::boards::plans(&instrument).iter().any(|(_, plan)| plan.is_simulated());
-    let mut started =
-        may_delete(&instrument, asked.yes).and_then(|()| Started::new(instrument, asked.parent.is_none()));
+    let on_term = if asked.end_runs { OnTerm::EndRuns } else { OnTerm::LeaveRuns };
+    let by_signals = asked.parent.is_none().then_some(on_term);
+    let mut started = may_delete(&instrument, asked.yes).and_then(|()| Started::new(instrument, by_signals));
     if has_boards {
         started = started.and_then(|started| started.with_boards(&asked.file));
     }
@@ -102,10 +106,12 @@ fn keep_settings(path: &Path, settings: &str) {
 }
 
 impl Started {
-    /// Starts it, where this machine has the room. `by_signals`: SIGINT and SIGTERM end it.
-    pub fn new(instrument: Instrument, by_signals: bool) -> Result<Self, Fault> {
+    /// Starts it, where this machine has the room. `by_signals`: SIGINT and SIGTERM end it, and what the second does;
+    /// none: they do not.
+    pub fn new(instrument: Instrument, by_signals: Option<OnTerm>) -> Result<Self, Fault> {
         let signals = Arc::new(AtomicUsize::new(0));
-        listen_to_signals(&if by_signals { signals.clone() } else { Arc::default() })?;
+        let heard = if by_signals.is_some() { signals.clone() } else { Arc::default() };
+        listen_to_signals(&heard, by_signals.unwrap_or(OnTerm::EndRuns))?;
         room::for_instrument(&instrument)?;
         for section in instrument.sources() {
             section.plan.prepare(&Files { folder: &instrument.data })?;
@@ -150,7 +156,7 @@ impl Started {
         let written = mover.work(&passed, look)?;
         line.end();
         let (data, sinks, failed) = (mover.data().clone(), mover.sinks(), mover.failed().to_vec());
-        let runs: Vec<Run> = mover.runs_at_work().cloned().collect();
+        let (left, runs) = left_open(mover.runs_at_work().cloned().collect(), passed.load(Ordering::Relaxed));
         let (is_listed, (earlier, lost_earlier, unknown_earlier)) = (!mover.runs().is_empty(), mover.earlier_runs());
         let done: Vec<String> = mover.declared_runs();
         let (names_of_stages, lost_before, late) = (mover.fed_stages(), mover.lost_before(), mover.late_accounts());
@@ -220,14 +226,17 @@ impl Started {
             }
         }
         say_kept(&data);
+        if !left.is_empty() {
+            let _ = writeln!(stderr(), "{}", goes_on(&left, &folder.to_string()));
+        }
         match earlier.last() {
             Some(_) => drop(writeln!(stderr(), "{}", reported_by_ls(&earlier, &folder.to_string()))),
-            None if runs.is_empty() && is_listed => {
+            None if runs.is_empty() && left.is_empty() && is_listed => {
                 let _ = writeln!(stderr(), "{}", nothing_to_do(&done, &folder.to_string()));
             }
             None => {}
         }
-        if runs.is_empty() {
+        if runs.is_empty() && left.is_empty() {
             let entries = entries_of(&data, &sources).unwrap_or_else(|fault| {
                 unknown_outcome += 1;
                 let _ = writeln!(stderr(), "{fault}");
@@ -288,6 +297,23 @@ fn nothing_to_do(done: &[String], folder: &str) -> String {
     }
 }
 
+/// Runs that go on at the next start, and those that have ended. `asked`: how the end was asked for.
+fn left_open(runs: Vec<Run>, asked: usize) -> (Vec<Run>, Vec<Run>) {
+    runs.into_iter().partition(|run| asked == LEAVE_RUNS && run.state != State::Sealed)
+}
+
+/// What becomes of runs that a stop left open.
+fn goes_on(left: &[Run], folder: &str) -> String {
+    let names: Vec<&str> = left.iter().map(|run| run.name.as_str()).collect();
+    let (runs, go) = if names.len() == 1 {
+        ("run", "stays open: the next `beamport up` resumes it")
+    } else {
+        ("runs", "stay open: the next `beamport up` resumes them")
+    };
+    let names = shortened(&names.join("`, `"));
+    format!("{runs} `{names}` {go}; `beamport end NAME --data {folder}` ends one while it works")
+}
+
 /// Where the reports of runs are that were done before the stop.
 fn reported_by_ls(earlier: &[String], folder: &str) -> String {
     let (first, count) = (&earlier[0], thousands(earlier.len() as u64));
@@ -342,16 +368,30 @@ fn say_kept(data: &Data) {
     );
 }
 
-/// Counts SIGINT and SIGTERM.
-fn listen_to_signals(signals: &Arc<AtomicUsize>) -> Result<(), Fault> {
+/// Whether SIGTERM ends the open runs, as SIGINT does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum OnTerm {
+    /// It ends them.
+    EndRuns,
+    /// They stay open: it comes with a restart of the service or the machine.
+    LeaveRuns,
+}
+
+/// Catches SIGINT and SIGTERM: the first says how to end, a second one of either that it is to be at once.
+fn listen_to_signals(signals: &Arc<AtomicUsize>, on_term: OnTerm) -> Result<(), Fault> {
     let signals = signals.clone();
     // A file that may not grow (`ulimit -f`, quota) is an error of the write, as a full disk is, and not the end of us.
     signal_hook::flag::register(libc::SIGXFSZ, Arc::default()).map_err(|e| Fault::new("cannot catch signals", e))?;
     let mut caught = signal_hook::iterator::Signals::new([signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM])
         .map_err(|e| Fault::new("cannot catch signals", e))?;
     let thread = std::thread::Builder::new().name("signals".into()).spawn(move || {
-        for _ in caught.forever() {
-            if signals.fetch_add(1, Ordering::Relaxed) == 0 && stderr().is_terminal() {
+        for signal in caught.forever() {
+            let leaves = signal == signal_hook::consts::SIGTERM && on_term == OnTerm::LeaveRuns;
+            let first = if leaves { LEAVE_RUNS } else { 1 };
+            let is_first = signals.compare_exchange(0, first, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+            if !is_first {
+                signals.store(2, Ordering::Relaxed);
+            } else if !leaves && stderr().is_terminal() {
                 let _ = writeln!(stderr(), "\nending the open runs; press Ctrl-C again to stop at once");
             }
         }

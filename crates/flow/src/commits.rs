@@ -54,6 +54,17 @@ pub fn reader_name(sink: &str, run: &str) -> String {
     name
 }
 
+/// The stage that reads under a name, if a stage does: `W`, `W:RUN`, `W.slot1`, `view W`, `keeps W`.
+pub fn stage_of_reader(name: &str) -> &str {
+    let name = ["view ", "keeps "].iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name);
+    name.find([':', '.']).map_or(name, |end| &name[..end])
+}
+
+/// Whether one of all streams of a data folder is a book of this stage, present or former.
+pub fn has_books(stage: &str, streams: &[String]) -> bool {
+    streams.iter().any(|stream| stream.strip_prefix(stage).is_some_and(|rest| rest.starts_with('.')))
+}
+
 /// Opens the book of a sink for a run, and waits until what it holds is safe.
 pub(crate) fn open(data: &Data, sink: &str, run: &str) -> Result<Book, Fault> {
     Book::open_settled(data, &commits_of_run(sink, run), Keeps::Newest(BOOK_NEWEST_BYTES))

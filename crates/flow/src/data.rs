@@ -175,6 +175,7 @@ pub fn stream_fault(name: &str, error: store::Error) -> Fault {
         E::Rewound { .. } => "a recovery cut the rest: read from the end of the epoch",
         E::Missing(_) => "`beamport ls` lists the streams of a data folder",
         E::Headless(_) => "restore the file `stream` from a copy, or move the folder away to start a new stream",
+        E::Elsewhere(_) => "run this where its instrument runs, or give both containers one /dev/shm (`--ipc`)",
         E::Locked(_) => "end the other `beamport up`, or use another data folder: a stream has one writer",
         E::Corrupt { .. } | E::Lost { .. } => "run `beamport verify` to list each wrong byte",
         E::Parent { .. } => "restore the parent: a view shows only what its parents have (`beamport ls`)",

@@ -644,6 +644,7 @@ mod tests {
             boot: [0; 16],
             live: "".into(),
             home: None,
+            shared_memory: None,
             epochs: vec![(1, 0), (2, 10)],
         };
         let begun = Input::begin("bank0", &header, 10);

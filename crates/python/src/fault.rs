@@ -36,6 +36,9 @@ pub(crate) fn of_store(py: Python<'_>, doing: &str, folder: &Path, cause: &store
         }
         store::Error::Missing(_) => format!("list the streams with `beamport ls --data {parent}`"),
         store::Error::Headless(_) => "restore the file `stream` from a copy".to_owned(),
+        store::Error::Elsewhere(_) => {
+            "run this where its instrument runs, or give both containers one /dev/shm".to_owned()
+        }
         store::Error::Corrupt { .. } | store::Error::Lost { .. } => {
             format!("list all damage with `beamport verify {name} --data {parent}`")
         }

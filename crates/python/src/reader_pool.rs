@@ -50,7 +50,7 @@ impl ReaderPool {
             }
         }
         let options = ReadOptions { early, kind: Kind::Anonymous, check: Check::All, ..ReadOptions::default() };
-        Reader::open(&self.media, &self.folder, options).map(Ours::new)
+        self.open(options)
     }
 
     /// A reader that keeps its position under a name, for one iteration.
@@ -64,7 +64,13 @@ impl ReaderPool {
             check: Check::All,
             ..ReadOptions::default()
         };
-        Reader::open(&self.media, &self.folder, options).map(Ours::new)
+        self.open(options)
+    }
+
+    fn open(&self, options: ReadOptions) -> store::Result<Ours<Reader>> {
+        let reader = Reader::open(&self.media, &self.folder, options)?;
+        reader.is_here()?;
+        Ok(Ours::new(reader))
     }
 
     /// Takes a reader back.

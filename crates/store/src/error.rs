@@ -48,6 +48,8 @@ pub enum Error {
         /// One past the last that is known to be.
         end: u64,
     },
+    /// The messages of a memory stream lie in shared memory that this process does not have.
+    Elsewhere(PathBuf),
     /// These messages are gone (of a view: no longer in a parent); the next one that is follows.
     Gone {
         /// Next sequence that is still there.
@@ -135,6 +137,9 @@ impl fmt::Display for Error {
             Self::Lost { path, first, end } => {
                 write!(f, "{} is missing, with messages {first} to {end} (exclusive)", path.display())
             }
+            Self::Elsewhere(live) => {
+                write!(f, "its messages were in {} of another /dev/shm: that of another container", live.display())
+            }
             Self::Gone { first } => write!(f, "no longer in the stream; the oldest message is {first}"),
             Self::Rewound { epoch, first, end } => {
                 write!(f, "rewound: epoch {epoch} has only messages {first} to {end} (exclusive)")
@@ -193,6 +198,11 @@ impl Error {
     /// For `map_err`: an I/O error with what was being done to which file.
     pub(crate) fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { doing, path: path.to_path_buf(), source }
+    }
+
+    /// True if this user may not do it.
+    pub(crate) fn is_denied(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
     }
 
     /// True if there may be room later.

@@ -100,6 +100,8 @@ pub struct Header {
     /// Identity of the `lock` file, 16 hexadecimal digits, and id of the machine, where it was last opened for writing;
     /// none where an earlier version wrote it.
     pub home: Option<String>,
+    /// [`Media::shared_memory`] of `live`; none where that is the folder, or an earlier version wrote it.
+    pub shared_memory: Option<u64>,
     /// (epoch, first sequence), rising.
     pub epochs: Vec<(u32, u64)>,
 }
@@ -179,9 +181,8 @@ impl Header {
             hex(&self.boot),
             self.live.display(),
         );
-        if let Some(home) = &self.home {
-            let _ = writeln!(text, "home {home}");
-        }
+        text += &self.home.as_ref().map_or_else(String::new, |home| format!("home {home}\n"));
+        text += &self.shared_memory.map_or_else(String::new, |number| format!("shared_memory {number:x}\n"));
         for (epoch, first) in &self.epochs {
             let _ = writeln!(text, "epoch {epoch} {first}");
         }
@@ -236,6 +237,7 @@ impl Header {
             boot: unhex16(get("boot")?).ok_or("`boot` is not 32 digits")?,
             live: PathBuf::from(get("live")?),
             home: fields.get("home").map(|home| home.to_string()),
+            shared_memory: fields.get("shared_memory").and_then(|number| u64::from_str_radix(number, 16).ok()),
             epochs,
         };
         if !header.index_entries.is_power_of_two()

@@ -207,6 +207,8 @@ pub trait Media: Send + Sync {
     fn random(&self) -> [u8; 16];
     /// Processes with the same number see the same files under the same paths.
     fn mounts(&self) -> u64;
+    /// Processes with the same number have the same shared memory.
+    fn shared_memory(&self) -> u64;
     /// Where live places of disk streams are made: a folder in shared memory.
     fn live_root(&self) -> std::path::PathBuf;
     /// Bytes that may still be written to the file system of a folder.

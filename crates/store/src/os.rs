@@ -60,6 +60,20 @@ impl OsFile {
     }
 }
 
+impl OsFile {
+    /// Writes zeroes over that part of a range which lies behind the end of the file.
+    fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<()> {
+        let (mut at, end) = (self.len()?.max(offset), offset + len);
+        let zeroes = vec![0; 1 << 20];
+        while at < end {
+            let piece = (end - at).min(zeroes.len() as u64);
+            self.file.write_all_at(&zeroes[..piece as usize], at)?;
+            at += piece;
+        }
+        Ok(())
+    }
+}
+
 impl File for OsFile {
     fn len(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
@@ -77,8 +91,11 @@ impl File for OsFile {
                 return Ok(());
             }
             let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::Interrupted {
-                return Err(error);
+            match error.raw_os_error() {
+                Some(libc::EINTR) => {}
+                // ext2, ext3, NFS before 4.2: a block is there once something is written to it.
+                Some(libc::EOPNOTSUPP | libc::ENOSYS) => return self.write_zeroes(offset, len),
+                _ => return Err(error),
             }
         }
     }
@@ -294,6 +311,10 @@ impl Media for Os {
 
     fn mounts(&self) -> u64 {
         fs::metadata("/proc/self/ns/mnt").map_or(0, |m| m.ino())
+    }
+
+    fn shared_memory(&self) -> u64 {
+        fs::metadata("/dev/shm").map_or(0, |m| m.dev())
     }
 
     fn live_root(&self) -> PathBuf {

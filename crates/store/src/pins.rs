@@ -12,6 +12,7 @@
 //!    40 [u8;64] name, zero-filled
 //!   104 [u32;32] numbers of its mapped segments, those of index segments + 2^31; all ones = none
 //!   232 u32 1 = its owner holds locks   240 u64 pid namespace of its owner
+//!   248 i64 when it was first seen that its owner has ended, ns since 1970 UTC; 0 = it was not
 //! ```
 //!
 //! **Life is a lock.** The reader of a name holds the lock of byte 2^40 + 2 x place, and the reader that pins segments
@@ -34,7 +35,7 @@ use crate::media::{LOCKS_FROM, Locks, Map, Media, Open, Process};
 use crate::os::process_id;
 use crate::protocol::{Bell, claim, claimed, unclaim};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -103,7 +104,7 @@ struct PinRow {
     locks: AtomicU32,
     _pad: u32,
     space: AtomicU64,
-    _pad2: u64,
+    gone_since: AtomicI64,
 }
 
 const _: () = assert!(std::mem::size_of::<PinRow>() == PLACE_BYTES);
@@ -129,6 +130,8 @@ pub struct ReaderInfo {
     pub kept: u64,
     /// Pid namespace of its process; 0 where a program wrote the place that did not say it.
     pub space: u64,
+    /// When it was first seen that its process has ended, ns since 1970 UTC, if anybody said so.
+    pub gone_since: Option<i64>,
     /// Its place.
     row: usize,
 }
@@ -283,6 +286,7 @@ impl Pins {
             segments: place.pinned.iter().filter(|pin| claimed(pin) < INDEX).count(),
             kept: place.kept.load(Ordering::Relaxed),
             space: if place.locks.load(Ordering::Relaxed) == 1 { place.space.load(Ordering::Relaxed) } else { 0 },
+            gone_since: Some(place.gone_since.load(Ordering::Relaxed)).filter(|since| *since != 0),
             row,
         })
     }
@@ -338,6 +342,31 @@ impl Pins {
                 answer => return answer.map_err(Error::io("lock", &path)),
             }
         }
+    }
+
+    /// Records when it was seen that the process of a reader has ended: who looks later knows for how long at least.
+    pub fn see_gone(&self, reader: &ReaderInfo, now: i64) {
+        if self.writable {
+            let _ = self.place(reader.row).gone_since.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// Nothing waits any more for a counted reader whose process has ended; it keeps its position, and counts again
+    /// when it comes back. False where there is none.
+    pub fn stop_waiting(&self, media: &dyn Media, name: &str) -> Result<bool> {
+        let is_its = |row: &usize| self.place(*row).name() == name;
+        let Some(row) = self.counted().find(is_its) else { return Ok(false) };
+        let place = self.place(row);
+        // Who comes back takes the same lock before it writes the kind.
+        if !self.lock_byte(name_lock(row))? {
+            return Ok(false);
+        }
+        let is_dead = !place.is_ours(media) && !place.lives_without_lock(media);
+        let change = || place.kind.compare_exchange(COUNTED, LIVE, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        let is_done = is_dead && is_its(&row) && change();
+        self.unlock_byte(name_lock(row));
+        self.moved(media);
+        Ok(is_done)
     }
 
     /// Removes a named reader for good: nothing waits for it any more.
@@ -424,7 +453,7 @@ impl Pins {
         self.take_row(media, (name, kind), at, epoch, rows)
     }
 
-    /// Takes one of the first `rows` places: a free one, else one whose anonymous owner is gone.
+    /// Takes one of the first `rows` places: a free one, else one whose owner is gone, if nothing waits for that.
     fn take_row(
         &self,
         media: &dyn Media,
@@ -433,20 +462,21 @@ impl Pins {
         epoch: u32,
         rows: usize,
     ) -> Result<Held> {
-        for take_dead in [false, true] {
+        for most in [FREE, ANONYMOUS, LIVE] {
             for row in 0..rows {
                 let place = self.place(row);
                 let is_usable = || match place.kind.load(Ordering::Acquire) {
                     FREE => Some(FREE),
                     // Our own lock is no hindrance to us.
-                    kind if kind > ANONYMOUS || !take_dead || place.is_ours(media) => None,
+                    kind if kind > most || kind == COUNTED || place.is_ours(media) => None,
                     kind => (!place.lives_without_lock(media)).then_some(kind),
                 };
                 if is_usable().is_none() || !self.lock_byte(pins_lock(row))? {
                     continue;
                 }
                 // Nobody who knows locks changes it now.
-                let has_name = kind == Kind::Anonymous || self.lock_byte(name_lock(row))?;
+                let needs_name = kind != Kind::Anonymous || is_usable() == Some(LIVE);
+                let has_name = !needs_name || self.lock_byte(name_lock(row))?;
                 let take = |was| place.kind.compare_exchange(was, TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_ok();
                 if !has_name || !is_usable().is_some_and(take) {
                     self.unlock_byte(pins_lock(row));
@@ -461,6 +491,9 @@ impl Pins {
                 place.cut.store(0, Ordering::Relaxed);
                 place.set_name(name);
                 place.kind.store(kind.code(), Ordering::Release);
+                if kind == Kind::Anonymous {
+                    self.unlock_byte(name_lock(row));
+                }
                 return Ok(Held::new(self.clone(), row, kind != Kind::Anonymous, true));
             }
         }
@@ -489,6 +522,7 @@ impl PinRow {
         let me = media.process();
         self.space.store(media.pid_space(), Ordering::Relaxed);
         self.locks.store(1, Ordering::Relaxed);
+        self.gone_since.store(0, Ordering::Relaxed);
         self.pid.store(me.pid, Ordering::Release);
         self.start.store(me.start, Ordering::Release);
     }

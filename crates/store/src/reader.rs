@@ -27,7 +27,7 @@ use crate::stretch::{Missing, Why};
 use crate::view::{Found, ParentRow, Parents, PayloadPlace, Shown, not_there, rows_of};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -188,8 +188,38 @@ enum Hold {
 struct Copied {
     file: Arc<dyn File>,
     filled: Mutex<u64>,
-    /// The control page, and whether the file lies in the live place: what was read before the writer gave it up is good.
-    control: Option<(Arc<Map>, bool)>,
+    /// What was read before the writer gave it up is good.
+    kept_by: KeptBy,
+}
+
+/// Where it stands which segments a stream keeps.
+enum KeptBy {
+    /// On the control page; whether the file lies in the live place.
+    Page(Arc<Map>, bool),
+    /// In the commit record: there is no live place, or it is in the shared memory of another container.
+    Record(Record),
+}
+
+/// The commit record of a stream.
+struct Record {
+    media: Arc<dyn Media>,
+    folder: PathBuf,
+    uuid: [u8; 16],
+    index_entries: u64,
+}
+
+impl Record {
+    /// An error where the stream keeps a segment no more. The drainer writes the record before it looks at pins: who
+    /// pins a segment and then finds it kept has it.
+    fn must_keep(&self, payload: bool, number: u32) -> Result<()> {
+        let seed = salt_seed(&self.uuid, 0);
+        // Pairs with the fence of the drainer between its record and its look at pins.
+        fence(Ordering::SeqCst);
+        let Some(commit) = Commit::read(self.media.as_ref(), &self.folder, seed)?.0 else { return Ok(()) };
+        let index = commit.first / self.index_entries;
+        let low = if payload { u64::from(commit.first_segment) } else { index };
+        if u64::from(number) < low { Err(Error::Gone { first: commit.first }) } else { Ok(()) }
+    }
 }
 
 impl Mapped {
@@ -228,8 +258,12 @@ impl Mapped {
 
     /// False for a copy of what the writer has given up meanwhile.
     fn is_kept(&self) -> bool {
-        let Hold::Copy(Copied { control: Some((control, live)), .. }) = &self.hold else { return true };
-        let head = Head::of(control);
+        let Hold::Copy(Copied { kept_by, .. }) = &self.hold else { return true };
+        let (page, live) = match kept_by {
+            KeptBy::Page(page, live) => (page, live),
+            KeptBy::Record(record) => return record.must_keep(self.payload, self.number).is_ok(),
+        };
+        let head = Head::of(page);
         let low = match (live, self.payload) {
             (true, true) => &head.live_payload,
             (true, false) => &head.live_index,
@@ -448,6 +482,17 @@ impl Reader {
     /// The live place, if it is there and belongs to this folder.
     pub fn live_place(&self) -> Option<&Path> {
         matches!(self.control, Control::Live(_)).then_some(self.header.live.as_path())
+    }
+
+    /// An error where the messages of a memory stream lie in the shared memory of another container: this reader sees
+    /// none of them.
+    pub fn is_here(&self) -> Result<()> {
+        let is_elsewhere = |number| number != self.media.shared_memory();
+        let is_cold = matches!(self.control, Control::Cold { .. }) && self.header.boot == self.media.boot();
+        match is_cold && self.header.level == Level::Memory && self.header.shared_memory.is_some_and(is_elsewhere) {
+            true => Err(Error::Elsewhere(self.header.live.clone())),
+            false => Ok(()),
+        }
     }
 
     /// The process that writes, if it lives.
@@ -938,6 +983,15 @@ impl Reader {
         })
     }
 
+    fn record(&self) -> Record {
+        Record {
+            media: self.media.clone(),
+            folder: self.folder.clone(),
+            uuid: self.header.uuid,
+            index_entries: self.header.index_entries,
+        }
+    }
+
     /// True for an index segment mapped before a writer took the stream up again: its new entries are in another file.
     fn outlived(&self, index: &Mapped) -> bool {
         index.opened != self.opened()
@@ -997,11 +1051,13 @@ impl Reader {
             if !is_kept(low, number) {
                 return Err(Error::Gone { first: head.first.load(Ordering::Acquire) });
             }
+        } else {
+            self.record().must_keep(payload, number)?;
         }
         let (path, Some(file), live) = found else { return Err(Error::Missing(found.0)) };
         let len = file.len().map_err(Error::io("read", &path))?;
-        let control = control.map(|head| (head, live));
-        Ok((Arc::new(Map::zeroed(len as usize)), path, Copied { file, filled: Mutex::new(0), control }))
+        let kept_by = control.map_or_else(|| KeptBy::Record(self.record()), |head| KeptBy::Page(head, live));
+        Ok((Arc::new(Map::zeroed(len as usize)), path, Copied { file, filled: Mutex::new(0), kept_by }))
     }
 
     /// Lets go of copies of what the writer has given up, where nothing more can be copied. True if there was one.
@@ -1037,6 +1093,8 @@ impl Reader {
             if !is_kept(low, number) {
                 return Err(Error::Gone { first: head.first.load(Ordering::Acquire) });
             }
+        } else {
+            self.record().must_keep(payload, number)?;
         }
         map.map(|map| (map, path.clone(), false)).ok_or(Error::Missing(path))
     }
@@ -1302,7 +1360,7 @@ fn no_entry(index: &Mapped, at: u64, sequence: u64) -> Error {
 /// The control page as a reader may see it: who may not look into the live place reads what the folder holds.
 fn seen_head(m: &dyn Media, header: &Header, folder: &Path) -> Result<Option<Map>> {
     match live_head(m, header, folder) {
-        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::PermissionDenied => Ok(None),
+        Err(e) if e.is_denied() => Ok(None),
         answer => answer,
     }
 }

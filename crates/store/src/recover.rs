@@ -115,8 +115,12 @@ pub(crate) fn open(media: &Arc<dyn Media>, folder: &Path, name: &str, options: &
     let here = format!("{:016x} {}", home_of(m, folder)?, m.machine());
     let live_there = |h: &Header| Ok::<_, Error>(h.boot == boot && live_head(m, h, folder)?.is_some());
     let (mut header, recovery, standing, commit) = match known {
-        Some(header) if header.level == Level::Disk => {
+        Some(mut header) if header.level == Level::Disk => {
             let commit = Commit::must_read(m, folder, salt_seed(&header.uuid, 0))?;
+            if commit.clean && live_head(m, &header, folder).is_err_and(|e| e.is_denied()) {
+                // It is another user's, who ended in order: all is on the medium.
+                header.live = m.live_root().join(crate::layout::hex(&m.random()));
+            }
             let live = if live_there(&header)? { from_live(m, folder, &header, Some(commit)) } else { Ok(None) };
             let live = match live {
                 Err(Error::Missing(_) | Error::Corrupt { .. }) => None,
@@ -172,6 +176,7 @@ pub(crate) fn open(media: &Arc<dyn Media>, folder: &Path, name: &str, options: &
         // The folder is a copy: the live place is that of its original.
         header.live = m.live_root().join(crate::layout::hex(&m.random()));
     }
+    header.shared_memory = (header.live != folder).then(|| m.shared_memory());
     if let Recovery::Cut { epoch, first, .. } | Recovery::Moved { epoch, first } = recovery {
         let next = epoch.checked_add(1).ok_or_else(|| Error::Limit("the stream has used up its epochs".into()))?;
         // Where commit records are gone too, less may be believed than an earlier epoch began with: nothing of it is left.
@@ -237,6 +242,7 @@ fn fresh_header(m: &dyn Media, folder: &Path, name: &str, options: &Options) -> 
         boot: m.boot(),
         live,
         home: None,
+        shared_memory: None,
         epochs: vec![(1, 0)],
     })
 }

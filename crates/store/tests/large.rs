@@ -69,6 +69,7 @@ fn make(folder: &Path, name: &str, first: u64, count: u64, segments: (u32, u32))
         boot: [0; 16],
         live: Os.live_root().join(format!("large-{}-{first}", std::process::id())),
         home: None,
+        shared_memory: None,
         epochs: vec![(1, first)],
     };
     header.write(&Os, folder).unwrap();

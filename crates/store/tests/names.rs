@@ -238,6 +238,55 @@ fn a_place_whose_name_is_removed_belongs_to_its_reader_until_it_ends() {
     assert_eq!(stream.pins().lowest_committed(), Some(0));
 }
 
+/// A stream does not stand still for a reader that died: when it is known that nobody waits for it, it holds nothing.
+#[test]
+fn nothing_waits_for_a_dead_reader_that_is_given_up_until_it_comes_back() {
+    let machine = Machine::new(1);
+    let (a, b) = (machine.start(), machine.start());
+    let mut stream = writer(&a);
+    append(&mut stream, 0..10);
+    let first = strict(&b).unwrap();
+    first.commit(4);
+    assert!(!stream.pins().stop_waiting(a.as_ref(), "me").unwrap(), "its process lives");
+    // SAFETY: the reader is all that the process has mapped.
+    unsafe { machine.kill(&b, first) };
+    assert!(!stream.pins().stop_waiting(a.as_ref(), "you").unwrap());
+    assert!(stream.pins().stop_waiting(a.as_ref(), "me").unwrap());
+    assert_eq!(stream.pins().lowest_committed(), None);
+    assert!(!stream.pins().stop_waiting(a.as_ref(), "me").unwrap(), "twice");
+    let back = strict(&machine.start()).unwrap();
+    assert_eq!((back.position(), stream.pins().lowest_committed()), (4, Some(4)));
+}
+
+/// Each slot that was ever tried has left a name.
+#[test]
+fn places_of_dead_readers_that_hold_nothing_are_given_again() {
+    let machine = Machine::new(1);
+    let a = machine.start();
+    let mut stream = writer(&a);
+    append(&mut stream, 0..10);
+    let named = |media: &Arc<PretendMedia>, name: String, kind| {
+        let media: Arc<dyn Media> = media.clone();
+        Reader::open(&media, Path::new(FOLDER), ReadOptions { name, kind, early: true, ..ReadOptions::default() })
+    };
+    let (counted, living) = (machine.start(), machine.start());
+    let mut dead = vec![named(&counted, "counts".into(), Kind::Counted).unwrap()];
+    let mut lives = Vec::new();
+    for slot in 0..limits::READERS_MAX - 1 {
+        let (process, list) = if slot % 2 == 0 { (&counted, &mut dead) } else { (&living, &mut lives) };
+        list.push(named(process, format!("w.slot{slot}"), Kind::Live).unwrap());
+    }
+    assert!(matches!(named(&a, "new".into(), Kind::Counted).map(|_| ()), Err(Error::ReadersFull)));
+    // SAFETY: the readers are all that the process has mapped.
+    unsafe { machine.kill(&counted, dead) };
+    let new = named(&a, "new".into(), Kind::Counted).unwrap();
+    let names: Vec<String> = stream.pins().readers().into_iter().map(|reader| reader.name).collect();
+    assert!(names.contains(&"counts".into()) && names.contains(&"new".into()), "{names:?}");
+    assert!(lives.iter().all(|reader| reader.is_here().is_ok()));
+    assert!((1..limits::READERS_MAX - 1).step_by(2).all(|slot| names.contains(&format!("w.slot{slot}"))));
+    drop((new, lives));
+}
+
 /// It was taken twice where one came between two stores of the other.
 #[test]
 fn a_place_that_somebody_is_about_to_take_is_not_taken() {

@@ -34,14 +34,21 @@ impl Machine {
         let mut world = lock(&self.shared);
         let pid = world.key() as u32;
         world.alive.insert(pid);
-        Arc::new(PretendMedia { shared: self.shared.clone(), pid, elsewhere: None })
+        Arc::new(PretendMedia { shared: self.shared.clone(), pid, elsewhere: None, memory: 0 })
+    }
+
+    /// Starts a process with a shared memory of its own, as in another container.
+    pub fn start_with_own_memory(&self) -> Arc<PretendMedia> {
+        let pid = self.start().pid;
+        Arc::new(PretendMedia { shared: self.shared.clone(), pid, elsewhere: None, memory: pid })
     }
 
     /// Starts a process in another pid namespace, where it has the number and the start time of another process: none
     /// sees the other.
     pub fn start_elsewhere(&self, like: &PretendMedia) -> Arc<PretendMedia> {
         let started = self.start();
-        Arc::new(PretendMedia { shared: self.shared.clone(), pid: started.pid, elsewhere: Some(like.process()) })
+        let elsewhere = Some(like.process());
+        Arc::new(PretendMedia { shared: self.shared.clone(), pid: started.pid, elsewhere, memory: 0 })
     }
 
     /// SIGKILL: `objects` are forgotten, not dropped; the locks of the process fall; memory stays as it is.
@@ -182,6 +189,19 @@ pub struct PretendMedia {
     pid: u32,
     /// In another pid namespace: what it is there.
     elsewhere: Option<Process>,
+    /// Which shared memory it has: 0 for the one that most have.
+    memory: u32,
+}
+
+impl PretendMedia {
+    /// Where a path of this process leads to.
+    fn place(&self, path: &Path) -> PathBuf {
+        let root = lock(&self.shared).live_root.clone();
+        match path.strip_prefix(&root) {
+            Ok(rest) if self.memory > 0 => root.with_file_name(format!("memory-{}", self.memory)).join(rest),
+            _ => path.to_path_buf(),
+        }
+    }
 }
 
 struct PretendFile {
@@ -358,6 +378,7 @@ impl Media for PretendMedia {
         if let Some((_, act)) = act {
             act();
         }
+        let path = &self.place(path);
         let mut world = lock(&self.shared);
         world.check()?;
         let number = match world.find(path) {
@@ -373,21 +394,24 @@ impl Media for PretendMedia {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let (from, to) = (self.place(from), self.place(to));
         let mut world = lock(&self.shared);
         world.change()?;
-        world.rename(from, to)
+        world.rename(&from, &to)
     }
 
     fn unlink(&self, path: &Path) -> io::Result<()> {
+        let path = self.place(path);
         let mut world = lock(&self.shared);
         world.change()?;
-        world.unlink(path)
+        world.unlink(&path)
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let dir = self.place(dir);
         let mut world = lock(&self.shared);
         world.check()?;
-        let inside = world.names.keys().filter_map(|path| path.strip_prefix(dir).ok()?.iter().next());
+        let inside = world.names.keys().filter_map(|path| path.strip_prefix(&dir).ok()?.iter().next());
         let names: BTreeSet<String> = inside.map(|name| name.to_string_lossy().into_owned()).collect();
         Ok(names.into_iter().collect())
     }
@@ -421,9 +445,9 @@ impl Media for PretendMedia {
     }
 
     fn locks(&self, path: &Path, _write: bool) -> io::Result<Arc<dyn Locks>> {
+        let path = self.place(path);
         let mut world = lock(&self.shared);
-        let (number, key) = (world.find(path)?, world.key());
-        let path = path.to_path_buf();
+        let (number, key) = (world.find(&path)?, world.key());
         Ok(Arc::new(PretendLocks { shared: self.shared.clone(), pid: self.pid, number, path, key }))
     }
 
@@ -475,6 +499,10 @@ impl Media for PretendMedia {
 
     fn mounts(&self) -> u64 {
         0
+    }
+
+    fn shared_memory(&self) -> u64 {
+        u64::from(self.memory)
     }
 
     fn live_root(&self) -> PathBuf {

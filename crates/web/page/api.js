@@ -8,6 +8,7 @@
  * @property {string} kind
  * @property {number | null} lag
  * @property {number | null} pid
+ * @property {boolean} [gone]
  */
 
 /**
@@ -24,6 +25,7 @@
  * @property {number} late
  * @property {number | null} writer
  * @property {boolean} orphaned
+ * @property {boolean} [elsewhere]
  * @property {Reader[]} readers
  */
 

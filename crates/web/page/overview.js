@@ -108,6 +108,14 @@ export class Overview {
       ...status.unreadable.map(({ name, why }) => `The stream ${name} cannot be read: ${why}`),
       ...status.damaged.map(({ book, first, last, why }) => `Messages ${first} to ${last} of ${book} cannot be read: ${why}`),
       ...status.streams.filter((s) => s.orphaned).map((s) => `The writer of ${s.name} ended; the next one recovers it.`),
+      ...status.streams.flatMap((s) =>
+        s.readers
+          .filter((reader) => reader.gone)
+          .map((reader) => `${s.name} waits for reader ${reader.name}, whose process has ended (${reader.lag} messages).`),
+      ),
+      ...status.streams
+        .filter((s) => s.elsewhere)
+        .map((s) => `The messages of ${s.name} are in the /dev/shm of another container: they cannot be read here.`),
     ];
     showList(byId('troubles'), byId('troubles').querySelector('ul'), texts);
   }

@@ -42,6 +42,7 @@ names! {
     Late = "stream_late_total" counter ["stream"] "Messages of sealed runs that arrived after the seal.";
     Written = "stream_written" gauge ["stream"] "1 while a process writes the stream.";
     Reader = "reader_lag_messages" gauge ["stream, reader, kind"] "Messages that the reader has not committed.";
+    Gone = "stream_readers_gone" gauge ["stream"] "Readers that the stream waits for although their process has ended.";
     Slots = "worker_slots" gauge ["worker, state"] "Slots of the worker: configured, living, starting, away.";
     Restarts = "worker_restarts_total" counter ["worker"] "Slots that died since the instrument started.";
     Done = "worker_messages_total" counter ["worker"] "Messages that the worker has finished.";
@@ -102,6 +103,7 @@ pub(crate) fn text(status: &Status, glance: &Map<String, Value>, free: &[(&str, 
         for (reader, lag) in s.readers.iter().filter_map(|reader| Some((reader, reader.lag?))) {
             text.put(Id::Reader, &[&s.name, &reader.name, reader.kind], lag);
         }
+        text.put(Id::Gone, &of, s.readers.iter().filter(|reader| reader.gone).count());
     }
     for w in &status.workers {
         let of = [w.name.as_str()];

@@ -15,6 +15,22 @@ pub static DATA: Key = key(
     "Folder of the streams. Default: `beamport-data/` and the instrument's name, beside the instrument file.",
 );
 
+/// `reader_timeout`
+pub static READER_TIMEOUT: Key = key(
+    "reader_timeout",
+    "duration",
+    "10 min",
+    "How long streams wait for a reader with a name whose process has ended: then it holds back nothing until it comes \
+     back. Readers of stages are always waited for.",
+);
+/// `readers`
+pub static READERS: Key = key(
+    "readers",
+    "list of names",
+    "[]",
+    "Names of readers outside the instrument that streams wait for, however long they are away.",
+);
+
 /// `[source] kind`
 pub static SOURCE_KIND: Key = required("kind", "a kind of source", "Kind of the source: the table below.");
 /// `level`
@@ -267,7 +283,7 @@ pub static INCLUSIVE: Key = key(
 pub static SETTLE: Key = key("settle", "duration", "2 s", "How long after its end a run waits for late messages.");
 
 /// Above the sections
-pub static TOP: Table = Table { title: "Above the sections", keys: &[&INSTRUMENT, &DATA] };
+pub static TOP: Table = Table { title: "Above the sections", keys: &[&INSTRUMENT, &DATA, &READER_TIMEOUT, &READERS] };
 /// [source.NAME], every kind
 pub static SOURCE: Table = Table {
     title: "[source.NAME], every kind",

@@ -46,6 +46,7 @@ pub use settings::{Mistake, Origin, Setting, Severity, Shown, is_run_name, neare
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use toml_edit::{Item, TableLike};
 
 /// A [`TemplateCheck`] for verbs to which templates do not matter: nothing is known of them.
@@ -62,6 +63,10 @@ pub struct Instrument {
     pub name: Setting<String>,
     /// Folder of the streams.
     pub data: Setting<PathBuf>,
+    /// How long streams wait for a reader from outside whose process has ended.
+    pub reader_timeout: Setting<Duration>,
+    /// Readers from outside that are waited for however long they are away.
+    pub readers: Setting<Vec<String>>,
     /// Sources, then merges and workers in the order of the file, then live sinks: each stage reads only stages
     /// before it.
     pub stages: Vec<Stage>,
@@ -229,12 +234,15 @@ impl Reader<'_> {
                 Setting::by_default(data)
             }
         };
+        let (reader_timeout, readers) = (top.need(&keys::READER_TIMEOUT), top.need(&keys::READERS));
         let shown = std::mem::take(&mut top.shown);
         self.refuse_unknown_top(root);
         let mut instrument = Instrument {
             file: path.to_owned(),
             name,
             data,
+            reader_timeout,
+            readers,
             stages: Vec::new(),
             sinks: Vec::new(),
             runs: Vec::new(),

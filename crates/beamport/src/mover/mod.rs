@@ -15,6 +15,7 @@ mod file_watch;
 mod merges;
 mod missing;
 mod poller;
+mod reader_names;
 mod receiver;
 mod relays;
 pub mod slot;
@@ -33,7 +34,7 @@ pub use through::{Passing, pass};
 pub use workers::{Declared, check_code};
 
 use crate::file::{Instrument, SinkSection, Stage, Start, WorkerSection, nearest};
-use crate::limits::RECORD_BYTES_MAX;
+use crate::limits::{LEAVE_RUNS, RECORD_BYTES_MAX};
 use asks::{Asks, Request};
 use child::{Children, Key};
 use control::{Command, Control, EdgeCommands, number, stop};
@@ -43,6 +44,7 @@ use flow::edge::Provenance;
 use flow::limits::BOOK_HISTORY_BYTES;
 use flow::records::{Gap, Run, Stop};
 use flow::{Book, Data, Fault, Keeps, Passes, RunKeeper, StreamView, commits, reader_name};
+use reader_names::ReaderNames;
 use receiver::Asked;
 use serde_json::{Value, json};
 use settings::shortened;
@@ -129,6 +131,7 @@ pub struct Mover {
     book: Book,
     children: Children,
     file_watch: FileWatch,
+    reader_names: ReaderNames,
     /// Files of which nobody can tell whether they are finished: the books say no more.
     unknown_outcome: Vec<Key>,
     declared: bool,
@@ -180,6 +183,7 @@ impl Mover {
             book,
             children: Children::default(),
             file_watch: FileWatch::default(),
+            reader_names: ReaderNames::default(),
             unknown_outcome,
             done_before: BTreeSet::new(),
             done: BTreeMap::new(),
@@ -194,6 +198,7 @@ impl Mover {
             mover.lost_before += flow::ledger::lost(&flow::ledger::stage(&mover.data, &stage).unwrap_or_default());
         }
         mover.cuts_before = mover.all_cuts();
+        ReaderNames::begin(&mover.data, &mover.instrument)?;
         mover.start_stages()?;
         mover.wait_for_streams(signals)?;
         // What was finished before a kill came between.
@@ -504,7 +509,8 @@ impl Mover {
     }
 
     /// Works until all runs are sealed and written (where runs are declared), or `signals` says to end:
-    /// 1 = end the open runs and finish, 2 = at once. `look` is called about every 10 ms.
+    /// 1 = end the open runs and finish, 2 = at once, [`LEAVE_RUNS`] = leave the runs as they are. `look` is called
+    /// about every 10 ms.
     pub fn work(&mut self, signals: &AtomicUsize, look: &mut dyn FnMut(&Self)) -> Result<Vec<Written>, Fault> {
         let (mut ended, mut next) = (false, None);
         let mut left = Remaining::default();
@@ -512,10 +518,15 @@ impl Mover {
         self.do_duties(&mut left);
         loop {
             self.file_watch.refresh(&self.data, &self.instrument)?;
+            self.reader_names.look(&self.data, &self.instrument);
             let mut now = self.data.media.now();
             let mut changed = false;
             match signals.load(Ordering::Relaxed) {
                 0 => {}
+                LEAVE_RUNS => {
+                    self.leave_done_runs();
+                    return Ok(std::mem::take(&mut self.children.written));
+                }
                 1 => {
                     if !std::mem::replace(&mut self.ending, true) {
                         self.leave_done_runs();
@@ -528,8 +539,7 @@ impl Mover {
                 }
                 _ => {
                     self.children.kill();
-                    return Err(Fault::new("stopped at once", "interrupted twice")
-                        .hint("the next `beamport up` resumes unfinished runs"));
+                    return Err(stopped_at_once());
                 }
             }
             while let Some(mut command) = next.take().or_else(|| self.control.commands.try_recv().ok()) {
@@ -549,12 +559,7 @@ impl Mover {
             self.answer_commands(now);
             changed |= self.keep_runs(now)?;
             self.runs_fault.set_fault(self.keeper.trouble());
-            let files = self.children.supervise(&self.instrument, &left.files);
-            let failed = files.iter().filter(|(sink, run)| self.children.has_failed(sink, run));
-            self.duties.release.extend(failed.cloned());
-            self.duties.file |= !files.is_empty();
-            self.duties.look |= changed || !files.is_empty();
-            self.do_duties(&mut left);
+            self.supervise_writers(changed, &mut left);
             look(self);
             // A run whose files are incomplete is begun again from its sources, by who wants it whole.
             let ends = !left.unsealed || self.declared && self.children.failed.iter().any(|file| file.is_incomplete);
@@ -572,6 +577,16 @@ impl Mover {
                 }
             };
         }
+    }
+
+    /// Starts the writers of files that are left, and does what follows from those that ended. `changed`: runs have.
+    fn supervise_writers(&mut self, changed: bool, left: &mut Remaining) {
+        let files = self.children.supervise(&self.instrument, &left.files);
+        let failed = files.iter().filter(|(sink, run)| self.children.has_failed(sink, run));
+        self.duties.release.extend(failed.cloned());
+        self.duties.file |= !files.is_empty();
+        self.duties.look |= changed || !files.is_empty();
+        self.do_duties(left);
     }
 
     /// Moves runs on in their life; true where one has changed.
@@ -986,6 +1001,10 @@ impl Mover {
     pub fn lost_before(&self) -> u64 {
         self.lost_before
     }
+}
+
+fn stopped_at_once() -> Fault {
+    Fault::new("stopped at once", "interrupted twice").hint("the next `beamport up` resumes unfinished runs")
 }
 
 impl Drop for Mover {

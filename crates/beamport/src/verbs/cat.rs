@@ -50,6 +50,7 @@ fn print(asked: &Cat, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     let name = asked.stream.as_str();
     let fault = |e| stream_fault(name, e);
     let mut reader = data.reader(name, ReadOptions { early: asked.early, ..ReadOptions::default() })?;
+    reader.is_here().map_err(fault)?;
     let signals = if asked.follow { Some(Asked::to_end()?) } else { None };
     let clock = reader.header().clock;
     let now = data.media.now();

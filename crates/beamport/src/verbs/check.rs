@@ -164,7 +164,9 @@ fn notes(instrument: &Instrument) -> Vec<String> {
         });
         told.collect::<Vec<_>>()
     };
-    instrument.sinks.iter().flat_map(of).collect()
+    let lacking = [room::lacking_files(instrument), room::lacking_maps(instrument)];
+    let lacking = lacking.into_iter().flatten().map(|lacking| format!("{file}: {lacking}"));
+    instrument.sinks.iter().flat_map(of).chain(lacking).collect()
 }
 
 fn counted(count: usize, noun: &str) -> String {

@@ -12,13 +12,14 @@ use super::{Answer, ended, json_line};
 use crate::cli::{DataFolder, Doctor};
 use crate::edges::Registry;
 use crate::file::{self, Instrument, Mistake};
-use crate::limits;
+use crate::limits::{self, INODES_NOTE, INODES_WRONG};
 use crate::mover;
 use crate::room;
 use flow::status;
 use flow::{Data, Fault};
 use serde::Serialize;
 use std::io::{self, Write};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -90,6 +91,7 @@ fn examine(asked: &Doctor, registry: &Registry, out: &mut dyn Write) -> Answer {
     let place = existing(&folder);
     let mut findings =
         vec![processor(), kernel(), futex(), file_system(&folder, &place), direct(&place), free_disk(&place)];
+    findings.extend(inodes(&place));
     let forecast = data.as_ref().and_then(|data| forecast::forecast_of(data, instrument.as_ref()));
     findings.extend(forecast.as_ref().map(when_full));
     // A folder that a person named is meant to be there; that of an instrument is made when it first runs.
@@ -101,7 +103,13 @@ fn examine(asked: &Doctor, registry: &Registry, out: &mut dyn Write) -> Answer {
     findings.push(shared_memory(data.as_ref(), instrument.as_ref()));
     findings.extend(instrument.as_ref().map(pinned).unwrap_or_default());
     findings.extend(mistakes.first().map(|first| instrument_file(first, mistakes.len())));
-    findings.push(open_files());
+    findings.push(open_files(instrument.as_ref()));
+    findings.extend(
+        instrument
+            .as_ref()
+            .and_then(room::lacking_maps)
+            .map(|found| Finding::new("maps", Verdict::Wrong, found).hint("`sysctl vm.max_map_count=1048576`")),
+    );
     findings.push(file_size());
     findings.extend(address_space());
     findings.extend(memory_of_group(instrument.as_ref()));
@@ -220,11 +228,35 @@ fn file_system(folder: &Path, place: &Path) -> Finding {
     };
     let (name, why) = file_system_of(stat.f_type);
     let found = format!("{name} for {}", folder.display());
+    if why.is_empty() && !allocates(place) {
+        let found = format!("{found}, without fallocate: files are filled with zeroes before they are used");
+        return Finding::new(NAME, Verdict::Note, found).hint("ext4 or xfs write half as much");
+    }
     if why.is_empty() {
         return Finding::new(NAME, Verdict::Ok, found);
     }
     Finding::new(NAME, Verdict::Wrong, format!("{found}: {why}"))
         .hint("put the data folder on ext4, xfs or tmpfs: `data = \"DIR\"`")
+}
+
+/// Why the file system of a data folder cannot keep the promises, where it cannot.
+pub(crate) fn unfit(folder: &Path) -> Option<String> {
+    let (name, why) = file_system_of(room::statfs(&existing(folder))?.f_type);
+    (!why.is_empty()).then(|| format!("the data folder {} is on {name}: {why}", folder.display()))
+}
+
+/// A file without a name in a folder.
+fn unnamed(place: &Path, flags: i32) -> io::Result<std::fs::File> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).read(true).custom_flags(flags | libc::O_TMPFILE | libc::O_CLOEXEC).mode(0o600).open(place)
+}
+
+/// False where the file system is known to allocate nothing in advance: ext2 and ext3 have the number of ext4.
+fn allocates(place: &Path) -> bool {
+    let Ok(file) = unnamed(place, 0) else { return true };
+    // SAFETY: a plain system call on a descriptor that we own.
+    let answer = unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, 4096) };
+    answer == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::EOPNOTSUPP)
 }
 
 /// Name of a file system by its magic number (statfs(2)), and why it is refused; empty if it is not.
@@ -251,15 +283,7 @@ fn file_system_of(magic: i64) -> (String, &'static str) {
 
 fn direct(place: &Path) -> Finding {
     const NAME: &str = "direct writes";
-    let open = |flags: i32| {
-        std::fs::OpenOptions::new()
-            .write(true)
-            .read(true)
-            .custom_flags(flags | libc::O_TMPFILE | libc::O_CLOEXEC)
-            .mode(0o600)
-            .open(place)
-    };
-    match (open(libc::O_DIRECT), open(0)) {
+    match (unnamed(place, libc::O_DIRECT), unnamed(place, 0)) {
         (Ok(_), _) => Finding::new(NAME, Verdict::Ok, "O_DIRECT works"),
         (Err(e), Ok(_)) => {
             Finding::new(NAME, Verdict::Note, format!("no O_DIRECT ({e}): streams go through the page cache, slower"))
@@ -283,6 +307,21 @@ fn free_disk(place: &Path) -> Finding {
         }
         _ => Finding::new(NAME, Verdict::Ok, found),
     }
+}
+
+/// Each stream takes about ten files; a disk without inodes takes no message, however much is free.
+fn inodes(place: &Path) -> Option<Finding> {
+    const NAME: &str = "inodes";
+    let stat = room::statfs(place)?;
+    // File systems that make them as they are needed have none.
+    let verdict = match stat.f_ffree {
+        _ if stat.f_files == 0 => return None,
+        0..INODES_WRONG => Verdict::Wrong,
+        INODES_WRONG..INODES_NOTE => Verdict::Note,
+        _ => return None,
+    };
+    let found = format!("{} free at {}", thousands(stat.f_ffree), place.display());
+    Some(Finding::new(NAME, verdict, found).hint("remove files there, or choose another data folder"))
 }
 
 /// What the present rate makes of the disk. Where `keep_free` stands, the oldest messages go and nothing fails.
@@ -377,8 +416,11 @@ fn limit(which: libc::__rlimit_resource_t) -> Option<u64> {
     (unsafe { libc::getrlimit(which, &mut limit) } == 0).then_some(limit.rlim_cur)
 }
 
-fn open_files() -> Finding {
+fn open_files(instrument: Option<&Instrument>) -> Finding {
     const NAME: &str = "open files";
+    if let Some(found) = instrument.and_then(room::lacking_files) {
+        return Finding::new(NAME, Verdict::Wrong, found).hint("raise the hard limit: `ulimit -Hn`, `LimitNOFILE=`");
+    }
     match limit(libc::RLIMIT_NOFILE) {
         Some(n @ 0..FILES_WRONG) => Finding::new(NAME, Verdict::Wrong, format!("at most {n}")).hint("`ulimit -n 4096`"),
         Some(n @ FILES_WRONG..FILES_NOTE) => Finding::new(NAME, Verdict::Note, format!("at most {n}"))
@@ -421,12 +463,7 @@ fn address_space() -> Vec<Finding> {
 
 /// The memory limit of this process's control group: pages of /dev/shm count, and who goes beyond it is killed.
 fn memory_of_group(instrument: Option<&Instrument>) -> Option<Finding> {
-    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
-    let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    let path = Path::new("/sys/fs/cgroup").join(group);
-    let limits = path.ancestors().take_while(|path| path.starts_with("/sys/fs/cgroup"));
-    let limit = |path: &Path| std::fs::read_to_string(path.join("memory.max")).ok()?.trim().parse::<u64>().ok();
-    group_finding(limits.filter_map(limit).min()?, instrument.map_or(SHARED_WRONG, room::asked))
+    group_finding(room::group_limit()?, instrument.map_or(SHARED_WRONG, room::asked))
 }
 
 fn group_finding(limit: u64, asked: u64) -> Option<Finding> {
@@ -561,6 +598,16 @@ fn streams(data: &Data) -> Vec<Finding> {
                 Finding::new(NAME, Verdict::Note, format!("the writer of `{name}` was killed"))
                     .hint("`beamport up` resumes it"),
             );
+        }
+        for gone in status::gone_readers(data, &reader, &names) {
+            findings.push(
+                Finding::new(NAME, Verdict::Note, format!("`{name}` waits for `{gone}`, whose process has ended"))
+                    .hint(format!("`beamport forget {name} '{gone}'`, or `reader_timeout` of the instrument file")),
+            );
+        }
+        if reader.is_here().is_err() {
+            let found = format!("the messages of `{name}` are in the /dev/shm of another container");
+            findings.push(Finding::new(NAME, Verdict::Note, found).hint("run this where its instrument runs"));
         }
         if let Some(ahead) = status::arrival_ahead(&mut reader, data.media.now()) {
             let found = format!("the newest arrival of `{name}` is {} ahead of the machine's clock", span(ahead));

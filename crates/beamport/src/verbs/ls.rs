@@ -7,7 +7,7 @@ use crate::cli::Ls;
 use crate::report::{Report, StageReport, all_written, clock_line, dead_time_lines, missing_lines};
 use flow::Fault;
 use flow::ledger::{Row, total};
-use flow::status::{Status, Watch};
+use flow::status::{Status, StreamStatus, Watch};
 use settings::shortened;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -94,6 +94,7 @@ fn text(status: &Status) -> String {
             match s.writer {
                 Some(pid) => pid.to_string(),
                 None if s.orphaned => "killed".into(),
+                None if s.elsewhere => "elsewhere".into(),
                 None => "-".into(),
             },
         ]);
@@ -103,6 +104,9 @@ fn text(status: &Status) -> String {
         let (named, more) = s.parents.split_at(s.parents.len().min(PARENTS_NAMED));
         let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
         text.push_str(&format!("{} is a view of {}{more}\n", s.name, named.join(", ")));
+    }
+    for line in status.streams.iter().flat_map(gone_readers) {
+        text.push_str(&format!("{line}\n"));
     }
     for gap in status.streams.iter().flat_map(|s| &s.cut) {
         text.push_str(&format!("{}\n", cut(gap)));
@@ -133,6 +137,17 @@ fn text(status: &Status) -> String {
         text.push('\n');
     }
     text
+}
+
+/// Readers from outside that a stream waits for although their process has ended, a line each.
+pub(crate) fn gone_readers(stream: &StreamStatus) -> impl Iterator<Item = String> {
+    stream.readers.iter().filter(|reader| reader.gone).map(|reader| {
+        let (name, lag) = (&reader.name, thousands(reader.lag.unwrap_or(0)));
+        let (of, forget) = (&stream.name, "`beamport forget");
+        format!(
+            "{of} waits for reader `{name}`, {lag} messages behind, whose process has ended: {forget} {of} '{name}'`"
+        )
+    })
 }
 
 /// The accounts of merges, workers and live sinks as a table; `title` is that of its first column.
@@ -215,6 +230,7 @@ mod tests {
             late: 1,
             writer: Some(4711),
             orphaned: false,
+            elsewhere: false,
             arrival_ahead_ns: None,
             cut: Vec::new(),
             parents: Vec::new(),

@@ -205,6 +205,9 @@ fn text(status: &Status, shown: &[&StreamStatus], others: &[&StreamStatus], most
         let shown = Status { runs: status.runs[newest..].to_vec(), ..status.clone() };
         text += &format!("\n{}", ls::runs(&shown));
     }
+    for line in status.streams.iter().flat_map(ls::gone_readers) {
+        text += &format!("\n{line}\n");
+    }
     for s in &status.streams {
         if let Some(ahead) = s.arrival_ahead_ns {
             let name = shortened(&s.name);
@@ -418,6 +421,7 @@ mod tests {
             late: 0,
             writer: None,
             orphaned: false,
+            elsewhere: false,
             arrival_ahead_ns: Some(7_200_000_000_000),
             cut: Vec::new(),
             parents: Vec::new(),
@@ -427,7 +431,7 @@ mod tests {
 
     #[test]
     fn readers_stand_below_streams() {
-        let reader = ReaderStatus { name: "nexus:7".into(), kind: "counted", lag: Some(12), pid: None };
+        let reader = ReaderStatus { name: "nexus:7".into(), kind: "counted", lag: Some(12), pid: None, gone: false };
         let stream = stream("detector", vec![reader]);
         let numbers = [("spots".to_owned(), 3.into()), ("mean".to_owned(), 0.5.into())].into();
         let worker = WorkerStatus {

@@ -3,7 +3,7 @@
 use beamport::Registry;
 use beamport::file::{parse, unasked};
 use beamport::mover::ask;
-use beamport::up::Started;
+use beamport::up::{OnTerm, Started};
 use flow::edge::{SourceKind, SourcePlan};
 use flow::{Data, Fault, Outlet, Pushed, Resume, Source, Step};
 use serde_json::{Value, json};
@@ -225,7 +225,9 @@ fn a_source_that_fails_panics_stalls_or_has_no_room_takes_nothing_from_those_tha
     let instrument = parse(&text, &lab.0.join("shared.toml"), &registry, &unasked).unwrap();
     let folder = instrument.data.value.clone();
     let data = Data::on_disk(&folder);
-    let mover = std::thread::spawn(move || Started::new(instrument, true).and_then(|started| started.to_report(true)));
+    let mover = std::thread::spawn(move || {
+        Started::new(instrument, Some(OnTerm::EndRuns)).and_then(|started| started.to_report(true))
+    });
 
     // A reader that keeps all of `full`.
     wait_for("the run", || ask(&folder, &json!({"command": "status"})).is_ok());

@@ -14,7 +14,7 @@
 
 pub mod members;
 
-use crate::commits::{BySink, last_commits};
+use crate::commits::{self, BySink, last_commits};
 use crate::limits::{LEDGER_PAUSE, STATISTICS_STALE_NS};
 use crate::records::{Gap, Run};
 use crate::{BookDamage, Data, Fault, RUNS, RunsView, WorkerNow, WorkerState, ledger, stream_fault};
@@ -38,6 +38,9 @@ pub struct ReaderStatus {
     pub lag: Option<u64>,
     /// Its process, while it lives.
     pub pid: Option<u32>,
+    /// The stream waits for it, but its process has ended, and it is not the reader of a stage.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub gone: bool,
 }
 
 impl ReaderStatus {
@@ -86,6 +89,9 @@ pub struct StreamStatus {
     pub writer: Option<u32>,
     /// A writer was killed and has not come back: the stream is recovered when the next one opens it.
     pub orphaned: bool,
+    /// Its messages lie in the shared memory of another container: none of them is seen here.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub elsewhere: bool,
     /// How far its newest arrival is ahead of now, ns, where the machine's clock was ahead by more than 1 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arrival_ahead_ns: Option<i64>,
@@ -270,12 +276,15 @@ impl Watch {
             unreadable: unreadable(&self.data)?,
             damaged: if accounts { self.data.damage()? } else { Vec::new() },
         };
-        let names = self.data.streams(false)?;
+        let (names, everything) = (self.data.streams(false)?, self.data.streams(true)?);
         self.seen.retain(|name, _| names.contains(name));
         for name in names {
             let seen = self.seen.entry(name.clone()).or_default();
             let looked = ledger::stage(&self.data, &name).and_then(|rows| {
-                Ok((look_at(&self.data, &name, &all, seen, &Look { now, since, filled: &rows })?, rows))
+                Ok((
+                    look_at(&self.data, &name, &all, seen, &Look { now, since, filled: &rows, all: &everything })?,
+                    rows,
+                ))
             });
             match looked {
                 Ok((stream, rows)) => {
@@ -475,6 +484,8 @@ struct Look<'a> {
     since: Option<f64>,
     /// Accounts of the stage that fills the stream from others; none of another stream.
     filled: &'a [ledger::Row],
+    /// All streams of the data folder.
+    all: &'a [String],
 }
 
 fn look_at(data: &Data, name: &str, runs: &[Run], seen: &mut Seen, look: &Look<'_>) -> Result<StreamStatus, Fault> {
@@ -493,7 +504,7 @@ fn look_at(data: &Data, name: &str, runs: &[Run], seen: &mut Seen, look: &Look<'
     seen.count_late(&mut reader, runs).map_err(fault)?;
     seen.ask_ledger(data, name, look.filled)?;
     let bounds = reader.bounds();
-    let readers = readers(data, &reader, bounds.count);
+    let readers = readers(data, &reader, bounds.count, look.all);
     let slowest = |is_of: fn(&ReaderStatus) -> bool| {
         readers.iter().filter(|r| r.kind == "counted" && is_of(r)).filter_map(|r| r.lag).max().unwrap_or(0)
     };
@@ -536,6 +547,7 @@ fn look_at(data: &Data, name: &str, runs: &[Run], seen: &mut Seen, look: &Look<'
         fill: (needed as f64 / room as f64).min(1.0),
         late: seen.late.values().map(|l| l.1).sum(),
         writer: writer.map(|p| p.pid),
+        elsewhere: reader.is_here().is_err(),
         orphaned: bounds.written && writer.is_none(),
         arrival_ahead_ns: arrival_ahead(&mut reader, look.now),
         cut: seen.cut.clone(),
@@ -683,8 +695,15 @@ fn present<T>(answer: store::Result<T>) -> store::Result<Option<T>> {
     }
 }
 
+/// Names of readers from outside that a stream waits for although their process has ended. `streams`: all of the data
+/// folder.
+pub fn gone_readers(data: &Data, reader: &Reader, streams: &[String]) -> Vec<String> {
+    let all = readers(data, reader, reader.bounds().count, streams);
+    all.into_iter().filter(|reader| reader.gone).map(|reader| reader.name).collect()
+}
+
 /// Readers that live or keep a position, without the one that looks.
-fn readers(data: &Data, reader: &Reader, count: u64) -> Vec<ReaderStatus> {
+fn readers(data: &Data, reader: &Reader, count: u64, streams: &[String]) -> Vec<ReaderStatus> {
     let me = data.media.process();
     let pins = reader.pins();
     let mut all: Vec<ReaderStatus> = pins
@@ -699,7 +718,10 @@ fn readers(data: &Data, reader: &Reader, count: u64) -> Vec<ReaderStatus> {
             let pid = pins.lives(data.media.as_ref(), &r).then_some(r.process.pid);
             let anonymous = r.kind == Kind::Anonymous;
             let lag = (!anonymous).then(|| count.saturating_sub(r.committed));
-            (!anonymous || (pid.is_some() && r.process != me)).then_some(ReaderStatus { name: r.name, kind, lag, pid })
+            let is_outside = || !commits::has_books(commits::stage_of_reader(&r.name), streams);
+            let gone = r.kind == Kind::Counted && pid.is_none() && is_outside();
+            let is_shown = !anonymous || (pid.is_some() && r.process != me);
+            is_shown.then_some(ReaderStatus { name: r.name, kind, lag, pid, gone })
         })
         .collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));

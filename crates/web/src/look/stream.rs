@@ -121,6 +121,7 @@ impl Streams {
                 self.open.remove(&oldest);
             }
             let reader = data.reader(name, ReadOptions { early: true, ..ReadOptions::default() })?;
+            reader.is_here().map_err(|e| flow::stream_fault(name, e))?;
             let now = Instant::now();
             let stream = Stream {
                 name: name.to_owned(),
