@@ -27,7 +27,7 @@ pub static READER_TIMEOUT: Key = key(
 pub static READERS: Key = key(
     "readers",
     "list of names",
-    "[]",
+    "",
     "Names of readers outside the instrument that streams wait for, however long they are away.",
 );
 

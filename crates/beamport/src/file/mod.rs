@@ -66,7 +66,7 @@ pub struct Instrument {
     /// How long streams wait for a reader from outside whose process has ended.
     pub reader_timeout: Setting<Duration>,
     /// Readers from outside that are waited for however long they are away.
-    pub readers: Setting<Vec<String>>,
+    pub readers: Vec<String>,
     /// Sources, then merges and workers in the order of the file, then live sinks: each stage reads only stages
     /// before it.
     pub stages: Vec<Stage>,
@@ -234,7 +234,8 @@ impl Reader<'_> {
                 Setting::by_default(data)
             }
         };
-        let (reader_timeout, readers) = (top.need(&keys::READER_TIMEOUT), top.need(&keys::READERS));
+        let reader_timeout = top.need(&keys::READER_TIMEOUT);
+        let readers: Option<Setting<Vec<String>>> = top.get(&keys::READERS);
         let shown = std::mem::take(&mut top.shown);
         self.refuse_unknown_top(root);
         let mut instrument = Instrument {
@@ -242,7 +243,7 @@ impl Reader<'_> {
             name,
             data,
             reader_timeout,
-            readers,
+            readers: readers.map(|readers| readers.value).unwrap_or_default(),
             stages: Vec::new(),
             sinks: Vec::new(),
             runs: Vec::new(),

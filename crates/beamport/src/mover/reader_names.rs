@@ -96,7 +96,7 @@ fn pins_of(data: &Data, stream: &str) -> Option<Pins> {
 }
 
 fn stop_waiting(data: &Data, instrument: &Instrument, (stream, pins): (&str, &Pins), name: &str) {
-    if instrument.readers.value.iter().any(|listed| listed == name) {
+    if instrument.readers.iter().any(|listed| listed == name) {
         return;
     }
     match pins.stop_waiting(data.media.as_ref(), name) {
