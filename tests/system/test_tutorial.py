@@ -93,7 +93,7 @@ def test_the_tutorial_does_what_it_says(terminal, tmp_path):
     after_kill = said[next(n for n, (_, c) in enumerate(blocks(text), 1) if c.startswith("kill -9"))]
     assert "exit status 137" in after_kill and re.search(r"morning +open", after_kill)
     assert re.search(
-        r"morning +sealed", said[next(n for n, (_, c) in enumerate(blocks(text), 1) if c.startswith("kill $!"))]
+        r"morning +sealed", said[next(n for n, (_, c) in enumerate(blocks(text), 1) if c.startswith("kill -INT $!"))]
     )
     # What was watched after the kill is in the run.
     watched = {int(n) for n in re.findall(r"^ +(\d+)  .* ev44 ", answer("beamport end morning"), re.MULTILINE)}
