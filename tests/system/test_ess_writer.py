@@ -66,12 +66,12 @@ def test_the_outcome_names_the_file_with_the_prefix_as_it_was_given(facility):
 
 
 def test_no_status_comes_between_the_answer_of_a_stop_and_the_outcome(facility):
-    facility.writer("--time-after-stop", "1s", interval="6s")
+    facility.writer("--time-after-stop", "3s", interval="8s")
     job = facility.start("quiet.nxs")
     facility.accepted(job)
     until(facility.told, facility.said)
     # The next status is due while the job waits for what is late.
-    time.sleep(5.5)
+    time.sleep(6.5)
     assert facility.answer(facility.stop(job)).status_code == 201
     facility.finished(job)
     heard = [which for where, which, _ in facility.heard if where == facility.control]
@@ -432,9 +432,10 @@ def test_a_job_begins_anew_after_the_machine_was_started_again(facility):
     job = facility.start("boot.nxs", start)
     facility.accepted(job)
     sent = facility.send(20, start)
-    until(lambda: (facility.files / "boot.nxs").exists(), facility.said)
-    facility.end(writer)
     folder = facility.data / "jobs" / job
+    # The service has seen the file, and knows it by this record.
+    until(lambda: json.loads((folder / "job.json").read_text()).get("file"), facility.said)
+    facility.end(writer)
     record = json.loads((folder / "job.json").read_text())
     assert record["restarts"] == 0
     # What a power cut leaves: another boot, and nothing in shared memory.
