@@ -32,14 +32,17 @@ pub fn statfs(place: &Path) -> Option<libc::statfs> {
 /// Raises the soft limit of open files to the hard one, for this program and those that it starts: a stream takes about
 /// ten files, and shells and systemd allow 1,024 softly. A limit that cannot be raised stays.
 pub fn raise_open_files() {
+    let Some(limit) = open_files().filter(|limit| limit.rlim_cur < limit.rlim_max) else { return };
+    let raised = libc::rlimit { rlim_cur: limit.rlim_max, ..limit };
+    // SAFETY: the structure outlives the call.
+    unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) };
+}
+
+/// The soft and the hard limit of open files.
+fn open_files() -> Option<libc::rlimit> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the structure outlives the calls.
-    unsafe {
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 && limit.rlim_cur < limit.rlim_max {
-            limit.rlim_cur = limit.rlim_max;
-            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
-        }
-    }
+    // SAFETY: the structure outlives the call.
+    (unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0).then_some(limit)
 }
 
 /// What the streams of an instrument need of something of which each takes `each`, where that is above a limit.
@@ -51,10 +54,7 @@ fn beyond(instrument: &Instrument, each: u64, limit: u64, what: &str) -> Option<
 /// The open files that an instrument needs, where it may not have as many.
 #[must_use]
 pub fn lacking_files(instrument: &Instrument) -> Option<String> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the structure outlives the call.
-    let is_known = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0;
-    beyond(instrument, FILES_EACH, if is_known { limit.rlim_max } else { u64::MAX }, "open files")
+    beyond(instrument, FILES_EACH, open_files()?.rlim_max, "open files")
 }
 
 /// The maps of memory that an instrument needs, where the kernel allows fewer.
@@ -146,14 +146,13 @@ pub fn asked(instrument: &Instrument) -> u64 {
 #[must_use]
 pub fn lacking(instrument: &Instrument) -> Option<Mistake> {
     let asked = asked(instrument);
-    let limit = group_limit().filter(|limit| asked > *limit);
-    let group =
-        limit.map(|limit| format!("the control group may use {}: beyond it processes are killed", bytes(limit)));
-    let found = match shared() {
-        _ if group.is_some() => group.unwrap_or_default(),
-        Some((free, _)) if free + held(&Data::on_disk(&*instrument.data)) >= asked => return None,
-        Some((free, size)) => format!("{PLACE} has {} free of {}", bytes(free), bytes(size)),
-        None => format!("there is no {PLACE}"),
+    let found = match (group_limit().filter(|limit| asked > *limit), shared()) {
+        (Some(limit), _) => {
+            format!("the control group may use {}: beyond it processes are killed", bytes(limit))
+        }
+        (None, Some((free, _))) if free + held(&Data::on_disk(&*instrument.data)) >= asked => return None,
+        (None, Some((free, size))) => format!("{PLACE} has {} free of {}", bytes(free), bytes(size)),
+        (None, None) => format!("there is no {PLACE}"),
     };
     let left: u64 = store::abandoned(store::Os::shared().as_ref()).iter().map(|place| taken(place)).sum();
     let clean = match left {

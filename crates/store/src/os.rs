@@ -58,9 +58,7 @@ impl OsFile {
         };
         self.direct.get_or_init(open).as_ref()
     }
-}
 
-impl OsFile {
     /// Writes zeroes over that part of a range which lies behind the end of the file.
     fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<()> {
         let (mut at, end) = (self.len()?.max(offset), offset + len);

@@ -983,6 +983,13 @@ impl Reader {
         })
     }
 
+    /// An error where the stream keeps a segment no more, by its control page or, where there is none, by its record.
+    fn must_keep(&self, page: Option<&Map>, payload: bool, number: u32) -> Result<()> {
+        let Some(head) = page.map(Head::of) else { return self.record().must_keep(payload, number) };
+        let low = if payload { &head.first_payload } else { &head.first_index };
+        if is_kept(low, number) { Ok(()) } else { Err(Error::Gone { first: head.first.load(Ordering::Acquire) }) }
+    }
+
     fn record(&self) -> Record {
         Record {
             media: self.media.clone(),
@@ -1046,14 +1053,7 @@ impl Reader {
         if found.1.is_none() && self.header.level == Level::Disk {
             found = (self.folder.join(name), open(&self.folder.join(name))?, false);
         }
-        if let Some(head) = control.as_ref().map(|head| Head::of(head)) {
-            let low = if payload { &head.first_payload } else { &head.first_index };
-            if !is_kept(low, number) {
-                return Err(Error::Gone { first: head.first.load(Ordering::Acquire) });
-            }
-        } else {
-            self.record().must_keep(payload, number)?;
-        }
+        self.must_keep(control.as_deref(), payload, number)?;
         let (path, Some(file), live) = found else { return Err(Error::Missing(found.0)) };
         let len = file.len().map_err(Error::io("read", &path))?;
         let kept_by = control.map_or_else(|| KeptBy::Record(self.record()), |head| KeptBy::Page(head, live));
@@ -1088,14 +1088,7 @@ impl Reader {
         let path = self.folder.join(name);
         let map = if self.header.level == Level::Disk { self.map_file(&path)? } else { None };
         let control = self.control_now()?;
-        if let Some(head) = control.as_ref().map(|head| Head::of(head)) {
-            let low = if payload { &head.first_payload } else { &head.first_index };
-            if !is_kept(low, number) {
-                return Err(Error::Gone { first: head.first.load(Ordering::Acquire) });
-            }
-        } else {
-            self.record().must_keep(payload, number)?;
-        }
+        self.must_keep(control.as_deref(), payload, number)?;
         map.map(|map| (map, path.clone(), false)).ok_or(Error::Missing(path))
     }
 

@@ -518,7 +518,7 @@ impl Mover {
         self.do_duties(&mut left);
         loop {
             self.file_watch.refresh(&self.data, &self.instrument)?;
-            self.reader_names.look(&self.data, &self.instrument);
+            self.reader_names.refresh(&self.data, &self.instrument);
             let mut now = self.data.media.now();
             let mut changed = false;
             match signals.load(Ordering::Relaxed) {

@@ -9,12 +9,12 @@ use crate::limits::{READERS_LOOK_MAX, READERS_LOOK_MIN};
 use flow::{Data, Fault, commits};
 use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
-use store::{Kind, Pins};
+use store::{Kind, Pins, ReaderInfo};
 
 /// What was seen of names without a process.
 #[derive(Default)]
 pub(super) struct ReaderNames {
-    /// Since when, by stream and name.
+    /// Since when, by stream and name: the time in a place is that of a clock which may be set.
     gone: HashMap<(String, String), Instant>,
     looked: Option<Instant>,
 }
@@ -31,11 +31,8 @@ impl ReaderNames {
         let now = data.media.now();
         for stream in &streams {
             let Some(pins) = pins_of(data, stream) else { continue };
-            for reader in pins.readers().iter().filter(|r| r.kind != Kind::Anonymous) {
+            for reader in &gone_readers(data, instrument, &pins) {
                 let stage = commits::stage_of_reader(&reader.name);
-                if is_stage(instrument, stage) || pins.lives(data.media.as_ref(), reader) {
-                    continue;
-                }
                 if commits::has_books(stage, &streams) {
                     pins.remove(data.media.as_ref(), &reader.name);
                     if reader.kind == Kind::Counted {
@@ -58,8 +55,8 @@ impl ReaderNames {
         Ok(())
     }
 
-    /// Looks at all streams, if it is time to.
-    pub(super) fn look(&mut self, data: &Data, instrument: &Instrument) {
+    /// Ends the waiting for names from outside whose process has been gone for long, if it is time to look at them.
+    pub(super) fn refresh(&mut self, data: &Data, instrument: &Instrument) {
         let timeout = instrument.reader_timeout.value;
         let pause = (timeout / 10).clamp(READERS_LOOK_MIN, READERS_LOOK_MAX);
         let now = Instant::now();
@@ -68,14 +65,11 @@ impl ReaderNames {
         }
         self.looked = Some(now);
         let mut seen = BTreeSet::new();
-        for stream in data.streams(false).unwrap_or_default() {
+        // By name alone: no header is read for that.
+        let names = data.media.list(&data.folder).unwrap_or_default();
+        for stream in names.into_iter().filter(|name| !Data::is_book(name)) {
             let Some(pins) = pins_of(data, &stream) else { continue };
-            for reader in pins.readers().iter().filter(|r| r.kind == Kind::Counted) {
-                if is_stage(instrument, commits::stage_of_reader(&reader.name))
-                    || pins.lives(data.media.as_ref(), reader)
-                {
-                    continue;
-                }
+            for reader in gone_readers(data, instrument, &pins).iter().filter(|r| r.kind == Kind::Counted) {
                 let key = (stream.clone(), reader.name.clone());
                 pins.see_gone(reader, data.media.now());
                 let since = *self.gone.entry(key.clone()).or_insert(now);
@@ -87,6 +81,16 @@ impl ReaderNames {
         }
         self.gone.retain(|key, _| seen.contains(key));
     }
+}
+
+/// Readers with a name whose process has ended, and that no stage of the instrument file has.
+fn gone_readers(data: &Data, instrument: &Instrument, pins: &Pins) -> Vec<ReaderInfo> {
+    let is_gone = |reader: &ReaderInfo| {
+        reader.kind != Kind::Anonymous
+            && !is_stage(instrument, commits::stage_of_reader(&reader.name))
+            && !pins.lives(data.media.as_ref(), reader)
+    };
+    pins.readers().into_iter().filter(is_gone).collect()
 }
 
 /// None where the stream has no readers, or they cannot be seen: whoever needs them says why.

@@ -276,15 +276,14 @@ impl Watch {
             unreadable: unreadable(&self.data)?,
             damaged: if accounts { self.data.damage()? } else { Vec::new() },
         };
-        let (names, everything) = (self.data.streams(false)?, self.data.streams(true)?);
+        let names = self.data.streams(false)?;
+        // By name alone: books are not opened for that.
+        let books = self.data.media.list(&self.data.folder).unwrap_or_default();
         self.seen.retain(|name, _| names.contains(name));
         for name in names {
             let seen = self.seen.entry(name.clone()).or_default();
             let looked = ledger::stage(&self.data, &name).and_then(|rows| {
-                Ok((
-                    look_at(&self.data, &name, &all, seen, &Look { now, since, filled: &rows, all: &everything })?,
-                    rows,
-                ))
+                Ok((look_at(&self.data, &name, &all, seen, &Look { now, since, filled: &rows, books: &books })?, rows))
             });
             match looked {
                 Ok((stream, rows)) => {
@@ -484,8 +483,8 @@ struct Look<'a> {
     since: Option<f64>,
     /// Accounts of the stage that fills the stream from others; none of another stream.
     filled: &'a [ledger::Row],
-    /// All streams of the data folder.
-    all: &'a [String],
+    /// Names in the data folder, of which some are books.
+    books: &'a [String],
 }
 
 fn look_at(data: &Data, name: &str, runs: &[Run], seen: &mut Seen, look: &Look<'_>) -> Result<StreamStatus, Fault> {
@@ -504,7 +503,7 @@ fn look_at(data: &Data, name: &str, runs: &[Run], seen: &mut Seen, look: &Look<'
     seen.count_late(&mut reader, runs).map_err(fault)?;
     seen.ask_ledger(data, name, look.filled)?;
     let bounds = reader.bounds();
-    let readers = readers(data, &reader, bounds.count, look.all);
+    let readers = readers(data, &reader, bounds.count, look.books);
     let slowest = |is_of: fn(&ReaderStatus) -> bool| {
         readers.iter().filter(|r| r.kind == "counted" && is_of(r)).filter_map(|r| r.lag).max().unwrap_or(0)
     };
