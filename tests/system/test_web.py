@@ -1021,7 +1021,7 @@ def test_alarm_is_shown_and_found(served, tab, width):
         return found.count() > 0
 
     until(search, "no alarm is found")
-    moment = int(re.search(r"at=(\d+)", page.url)[1])
+    moment = int(re.search(r"at=(\d+)", page.evaluate("location.hash"))[1])
     assert moment > before
     # The bar goes there.
     bar.locator(".marker").wait_for()
@@ -1030,7 +1030,7 @@ def test_alarm_is_shown_and_found(served, tab, width):
     page.get_by_role("button", name="Now", exact=True).click()
     bar.get_by_role("button", name="Previous alarm").click()
     found.wait_for()
-    assert int(re.search(r"at=(\d+)", page.url)[1]) >= moment
+    assert int(re.search(r"at=(\d+)", page.evaluate("location.hash"))[1]) >= moment
     page.get_by_role("button", name="Now", exact=True).click()
 
     page.locator("#streams").get_by_role("button", name="devices").click()

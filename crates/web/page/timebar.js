@@ -310,7 +310,7 @@ export class TimeBar {
     if (String(texts) === this.list.dataset.shown) return;
     this.list.dataset.shown = String(texts);
     this.list.replaceChildren(
-      ...newest.map((gap, i) => element('li', {}, isKnown(gap.from) ? element('button', { type: 'button', click: () => this.choose(gap.from) }, texts[i]) : texts[i])),
+      ...newest.map((gap, i) => element('li', {}, isKnown(gap.from) ? element('button', { type: 'button', click: () => this.go(gap.from) }, texts[i]) : texts[i])),
     );
   }
 
@@ -493,7 +493,8 @@ export class TimeBar {
     const held = step < 0 && this.earliest !== null ? `; they hold messages from ${time(this.earliest)} on` : '';
     if (!best) this.say(`No ${what} of any stream ${where} ${time(at)}${held}.${but}`);
     else {
-      this.choose(best.from);
+      // Not `choose`: behind a slow answer, or with data of a clock that is ahead, it may be later than our now.
+      this.go(best.from);
       this.say(`${time(best.from)}: ${words(best.stream, best)}.${but}`);
     }
   }
