@@ -41,7 +41,7 @@ class PlainReader:
             raise WrongError("the header")
         lines = [line.split(" ", 1) for line in text[:end].decode().splitlines()]
         self.header = {key: value for key, value in lines if key != "epoch"}
-        if self.header["beamport-stream"] != "1":
+        if self.header["beamport-stream"] not in ("1", "2"):
             raise WrongError("a format that this reader does not know")
         self.epochs = [tuple(map(int, value.split())) for key, value in lines if key == "epoch"]
         self.uuid, self.live = bytes.fromhex(self.header["uuid"]), Path(self.header["live"])

@@ -194,7 +194,7 @@ def test_a_stop_reports_the_runs_that_it_ends(lab, times):
     """Those of before have a report of their own, and their losses count."""
     lab.write(SOURCE.format(level="memory"))
     process, _ = lab.up_ready()
-    runs = times(30, 1000)
+    runs = times(60, 1000)
     for number in range(runs):
         lab.ask(json.dumps({"command": "begin", "run": f"r{number}", "settle": 0}).encode() + b"\n")
         lab.ask(json.dumps({"command": "end", "run": f"r{number}"}).encode() + b"\n")
@@ -208,6 +208,14 @@ def test_a_stop_reports_the_runs_that_it_ends(lab, times):
     said = lab.said(process)[1]
     assert f"{runs} runs were done before this stop: `beamport ls r0 --data {lab.data}` reports one" in said, said
     assert lab.report_of("r0")["closed"]
+    # The newest 50 are listed, and how many more there are.
+    listed = [f"r{number}" for number in range(runs - 49, runs)] + ["last"]
+    assert list(ls(lab)) == listed
+    shown = lab.run("ls", "--data", lab.data).stdout.decode()
+    assert f"and {runs - 49:,} older runs, all done: `beamport ls --all`" in shown, shown
+    whole = json.loads(lab.run("ls", "--all", "--json", "--data", lab.data).stdout)
+    assert len(whole["runs"]) == runs + 1 and whole["older_runs"] == 0
+    assert all(run["closed"] and run["lost"] == 0 for run in whole["runs"])
     refused = lab.run("ls", "none", "--data", lab.data, status=2).stderr.decode()
     assert "no run `none`" in refused and "newest runs: " in refused and ", last, and " in refused, refused
 

@@ -424,6 +424,9 @@ pub struct Ls {
     /// List readers instead: the position of each, and the data it keeps
     #[arg(long)]
     pub pins: bool,
+    /// List all runs, and not only the newest 50 and those that are not done
+    #[arg(long, conflicts_with_all = ["run", "pins"])]
+    pub all: bool,
     /// Data folder.
     #[command(flatten)]
     pub data: DataFolder,

@@ -128,3 +128,5 @@ pub(crate) const MAPS_EACH: u64 = 16;
 /// Free inodes below which no instrument starts, and below which a few streams more take the last ones.
 pub(crate) const INODES_WRONG: u64 = 1_000;
 pub(crate) const INODES_NOTE: u64 = 20_000;
+/// Runs that `ls` and `top` list, beside those that are not done: a page of a terminal.
+pub(crate) const RUNS_SHOWN: usize = 50;

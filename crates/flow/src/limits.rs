@@ -29,7 +29,7 @@ pub(crate) const LEDGER_PAUSE: i64 = 20;
 /// With less free on its disk the output of a slot may stand still for want of room: no message is blamed for it.
 pub(crate) const SLOT_ROOM_BYTES: u64 = 64 << 20;
 
-/// Slots of one worker: each takes two of the 127 places for readers of an input.
+/// Slots of one worker: each takes two of the 255 places for readers of an input.
 pub const SLOTS_MAX: u32 = 32;
 
 /// Between two moments of the statistics of a worker, ns: often enough for people, seldom enough to cost nothing.

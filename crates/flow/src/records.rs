@@ -634,6 +634,7 @@ mod tests {
     #[test]
     fn an_input_that_began_where_an_epoch_does_named_another_epoch_than_one_that_came_there() {
         let header = store::Header {
+            format: store::FORMAT,
             uuid: [7; 16],
             name: "bank0".into(),
             level: store::Level::Disk,

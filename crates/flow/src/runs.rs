@@ -23,7 +23,7 @@ use crate::extent::{Extent, follow_stream};
 use crate::limits::{CLOCK_SET, FOLLOW_PAUSE, NAMED_RUNS};
 use crate::records::{Range, Run, Stop};
 use crate::{Fault, Passes};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 use store::{Clock, Level, ReadOptions, Reader};
 use wire::bprn::{STOP_UNKNOWN, State};
@@ -33,6 +33,8 @@ pub struct RunsView {
     data: Data,
     reader: Option<Reader>,
     runs: Vec<Run>,
+    /// Where each of them stands, by name.
+    places: HashMap<String, usize>,
     /// Sequence of the newest step of each run.
     steps: BTreeMap<String, u64>,
     /// Steps that do not verify.
@@ -42,7 +44,8 @@ pub struct RunsView {
 impl RunsView {
     /// Opens the stream of runs, or waits for it to be there.
     pub fn new(data: &Data) -> Self {
-        Self { data: data.clone(), reader: None, runs: Vec::new(), steps: BTreeMap::new(), lost: Vec::new() }
+        let (runs, places, steps, lost) = Default::default();
+        Self { data: data.clone(), reader: None, runs, places, steps, lost }
     }
 
     /// All runs, oldest first, each as its newest message says. A message that does not verify is passed over: the run
@@ -67,12 +70,20 @@ impl RunsView {
         for (sequence, run) in read {
             let run = run?;
             self.steps.insert(run.name.clone(), sequence);
-            match self.runs.iter_mut().find(|known| known.name == run.name) {
-                Some(known) => *known = run,
-                None => self.runs.push(run),
+            match self.places.get(&run.name) {
+                Some(&at) => self.runs[at] = run,
+                None => {
+                    self.places.insert(run.name.clone(), self.runs.len());
+                    self.runs.push(run);
+                }
             }
         }
         Ok(&self.runs)
+    }
+
+    /// What [`RunsView::refresh`] gave last.
+    pub fn runs(&self) -> &[Run] {
+        &self.runs
     }
 
     /// The first message behind the newest step of a run that does not verify: it may be a later step of the run. None

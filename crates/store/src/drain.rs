@@ -1,4 +1,4 @@
-//! Group commit of a disk stream, from the live place to the medium, in one thread per stream.
+//! Group commit of a disk stream, from the live place to the medium.
 //!
 //! Order: payload and index blocks, fdatasync of each file, fsync of the folder if a name is new, commit record, its
 //! fdatasync, mark. So a record never covers bytes that are not on the medium. At most 256 KiB in files that a record
@@ -10,10 +10,11 @@
 //! the fault is reported and the commit retried later, since nothing was marked. A failed sync stops the stream for
 //! good: the kernel may already have marked the pages clean.
 
+use crate::committer::Job;
 use crate::entry::{ENTRY_BYTES, Entry};
 use crate::error::{Error, Result, Trouble};
 use crate::layout::{Commit, Head, STATE_FAILED, TIME_ROW_BYTES, segment_name, segment_number, table_bytes};
-use crate::limits::{COMMIT_PAUSE_NS, GROW_BYTES_MAX, GROW_BYTES_MIN, TIME_BLOCK};
+use crate::limits::{GROW_BYTES_MAX, GROW_BYTES_MIN, TIME_BLOCK};
 use crate::media::{Block, File, Map, Media, Open};
 use crate::pins::Pins;
 use crate::protocol::{Bell, mark};
@@ -21,8 +22,7 @@ use crate::segment::Segment;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 /// One write to the medium at most: from 4 MiB on, size no longer matters to its speed.
 const WRITE_BYTES_MAX: usize = 4 << 20;
@@ -38,9 +38,10 @@ const LITTLE_MESSAGES: u64 = 1024;
 #[derive(Default)]
 pub(crate) struct Ring {
     state: Mutex<RingState>,
-    changed: Condvar,
-    /// Somebody waits for the mark: no pause.
-    pub(crate) urgent: AtomicBool,
+    /// Who commits the stream, where that is not the caller.
+    job: OnceLock<Weak<Job>>,
+    /// Something is new that a commit will see.
+    is_announced: AtomicBool,
     /// Segments below are on the medium, whole.
     pub(crate) drained_payload: AtomicU32,
     pub(crate) drained_index: AtomicU32,
@@ -57,7 +58,6 @@ pub(crate) struct RingState {
     pub(crate) spare_index: Vec<Arc<Segment>>,
     /// (first sequence, first payload segment, first index segment) that retention keeps.
     pub(crate) keep: (u64, u32, u32),
-    pub(crate) stop: bool,
     /// Why the mark does not move.
     pub(crate) trouble: Option<Trouble>,
     pub(crate) origins_dirty: bool,
@@ -68,20 +68,45 @@ impl Ring {
         self.state.lock().unwrap_or_else(|p| p.into_inner())
     }
 
-    /// Wakes the drainer for a commit without a pause.
-    pub(crate) fn hurry(&self) {
-        self.urgent.store(true, Ordering::Release);
-        self.notify();
+    pub(crate) fn set_job(&self, job: &Arc<Job>) {
+        // One writer has one job.
+        let _ = self.job.set(Arc::downgrade(job));
     }
 
-    pub(crate) fn notify(&self) {
-        // With the lock held once, the drainer has either seen what changed or sleeps already: no wake is missed.
-        drop(self.lock());
-        self.changed.notify_all();
+    /// Something is new, and there was a fence behind it: a commit sees it, within 50 ms or when the last one is over.
+    #[inline]
+    pub(crate) fn announce(&self) {
+        if !self.is_announced.load(Ordering::Relaxed) {
+            self.announce_first();
+        }
+    }
+
+    #[cold]
+    fn announce_first(&self) {
+        if !self.is_announced.swap(true, Ordering::AcqRel)
+            && let Some(job) = self.job.get().and_then(Weak::upgrade)
+        {
+            job.announce();
+        }
+    }
+
+    /// A commit begins, and sees what is new now.
+    pub(crate) fn see(&self) {
+        self.is_announced.store(false, Ordering::Relaxed);
+        // Pairs with the fence behind what is new: this commit sees it, or it is announced anew.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Somebody waits for the mark: no pause before the next commit.
+    pub(crate) fn hurry(&self) {
+        if let Some(job) = self.job.get().and_then(Weak::upgrade) {
+            job.hurry();
+        }
     }
 }
 
-/// Writes a stream's live place out. One per disk stream, used by its thread and by the writer where that waits.
+/// Writes a stream's live place out. One per disk stream, used by the thread that commits it and by the writer where
+/// that waits.
 pub(crate) struct Drainer {
     pub(crate) media: Arc<dyn Media>,
     pub(crate) folder: PathBuf,
@@ -98,6 +123,8 @@ pub(crate) struct Drainer {
     pub(crate) files: BTreeMap<(char, u32), (Arc<dyn File>, u64)>,
     /// Segment files that retention gave up, with the record generation after which they may be written again.
     pub(crate) released: VecDeque<(char, u32, u64)>,
+    /// Lowest numbers of payload and index segments that the folder may have; `None` until it was looked at.
+    pub(crate) lowest: [Option<u32>; 2],
     /// The folder has names that are not on the medium.
     pub(crate) names_dirty: bool,
 }
@@ -258,6 +285,7 @@ impl Drainer {
         // Below what the record keeps; a file that waits to be written again is of no use where nothing can be written.
         let low = [('p', self.done.first_segment), ('i', (self.done.first / self.index_entries) as u32)];
         self.released.clear();
+        self.lowest = [None; 2];
         let mut any = false;
         for name in self.media.list(&self.folder).map_err(Error::io("list", &self.folder))? {
             if low.iter().any(|&(kind, low)| segment_number(kind, &name).is_some_and(|number| number < low)) {
@@ -287,8 +315,13 @@ impl Drainer {
 
     /// After a failed sync the kernel may call dirty pages clean: what the medium holds is unknown until it is read again.
     fn failed(&self, path: &std::path::Path, error: &std::io::Error) -> Error {
-        self.head().state.store(STATE_FAILED, Ordering::Release);
+        self.fail();
         Error::Failed(format!("sync of {} failed: {error}", path.display()))
+    }
+
+    /// Nothing is committed any more, and the writer hears of it.
+    pub(crate) fn fail(&self) {
+        self.head().state.store(STATE_FAILED, Ordering::Release);
     }
 
     fn live(&self, kind: char, number: u32) -> Option<Arc<Segment>> {
@@ -367,19 +400,39 @@ impl Drainer {
         let written = [self.done.segment, (self.done.count / self.index_entries) as u32];
         for (i, (kind, low)) in [('p', keep.1), ('i', keep.2)].into_iter().enumerate() {
             let wanted = newest[i].saturating_sub(written[i]) as usize + 2;
-            for name in self.media.list(&self.folder).unwrap_or_default() {
-                let Some(number) = segment_number(kind, &name) else { continue };
-                if number >= low || self.released.iter().any(|r| r.0 == kind && r.1 == number) {
+            // The folder is looked at once: it may have as many files as a year.
+            let lowest = self.lowest[i].or_else(|| self.lowest_in_folder(kind)).unwrap_or(low);
+            let mut next = low.max(lowest);
+            for number in lowest..low {
+                if self.released.iter().any(|r| (r.0, r.1) == (kind, number)) {
                     continue;
                 }
                 let waiting = self.released.iter().filter(|r| r.0 == kind).count();
-                if waiting < wanted && !self.pins.pinned(kind == 'p', number) {
+                if waiting < wanted && !self.pins.pinned(kind == 'p', number) && self.has(kind, number) {
                     self.released.push_back((kind, number, self.done.generation));
-                } else {
-                    let _ = self.media.unlink(&self.folder.join(name));
+                } else if !self.remove(kind, number) {
+                    // Once more with the next release.
+                    next = next.min(number);
                 }
             }
+            self.lowest[i] = Some(next);
         }
+    }
+
+    /// Whether a segment has a file: messages without bytes need none.
+    fn has(&self, kind: char, number: u32) -> bool {
+        self.media.open(&self.folder.join(segment_name(kind, number)), Open::Read).is_ok()
+    }
+
+    fn lowest_in_folder(&self, kind: char) -> Option<u32> {
+        let names = self.media.list(&self.folder).unwrap_or_default();
+        names.iter().filter_map(|name| segment_number(kind, name)).min()
+    }
+
+    /// Removes the file of a segment, unless there is none. False if it is still there.
+    fn remove(&self, kind: char, number: u32) -> bool {
+        let path = self.folder.join(segment_name(kind, number));
+        self.media.unlink(&path).map_or_else(|e| e.kind() == std::io::ErrorKind::NotFound, |()| true)
     }
 
     /// [`Drainer::once`], with what comes of it told to the writer.
@@ -396,35 +449,5 @@ impl Drainer {
             && end.is_some_and(|e| {
                 e.segment == self.done.segment && e.end().saturating_sub(self.done.used) <= LITTLE_BYTES
             })
-    }
-
-    /// Runs until told to stop; the last record is then a clean one.
-    pub(crate) fn run(shared: &Mutex<Self>) {
-        let lock = || shared.lock().unwrap_or_else(|p| p.into_inner());
-        let (media, ring_of) = {
-            let drainer = lock();
-            (drainer.media.clone(), drainer.ring.clone())
-        };
-        let mut last = media.clock();
-        loop {
-            let stop = ring_of.lock().stop;
-            let answer = lock().step(stop, None);
-            let ring = ring_of.lock();
-            if stop || matches!(answer, Err(Error::Failed(_))) {
-                break;
-            }
-            if ring.stop || ring_of.urgent.swap(false, Ordering::AcqRel) {
-                continue;
-            }
-            let idle = !matches!(answer, Ok(true));
-            let elapsed = media.clock().saturating_sub(last);
-            let pause = if answer.is_err() { 500_000_000 } else { (COMMIT_PAUSE_NS - elapsed).max(0) };
-            let pause = if idle { pause.max(COMMIT_PAUSE_NS) } else { pause };
-            if pause > 0 {
-                let wait = Duration::from_nanos(pause as u64);
-                drop(ring_of.changed.wait_timeout(ring, wait).unwrap_or_else(|p| p.into_inner()));
-            }
-            last = media.clock();
-        }
     }
 }

@@ -16,7 +16,7 @@
 use crate::crc::crc32c;
 use crate::entry::{ENTRY_BYTES, salt};
 use crate::error::{Error, Result};
-use crate::limits::{HEADER_BYTES_MAX, KEPT_MIN, TABLE_BYTES_MAX, TIME_BLOCK};
+use crate::limits::{FORMAT, FORMAT_OLDEST, HEADER_BYTES_MAX, KEPT_MIN, TABLE_BYTES_MAX, TIME_BLOCK};
 use crate::media::{Map, Media, Open, read_again};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -24,9 +24,6 @@ use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-
-/// The version of this format. A reader takes this and the one before.
-pub const FORMAT: u32 = 1;
 
 /// How far a stream's messages are kept safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,6 +76,8 @@ impl Clock {
 /// The header of a stream: what does not change while it is written, and the table of epochs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
+    /// [`FORMAT`], or the version before.
+    pub format: u32,
     /// Identity of the stream.
     pub uuid: [u8; 16],
     /// Its name.
@@ -170,7 +169,9 @@ impl Header {
 
     fn to_text(&self) -> String {
         let mut text = format!(
-            "beamport-stream {FORMAT}\nuuid {}\nname {}\nlevel {}\nclock {}\nindex_entries {}\nsegment_bytes {}\ncreated {}\nboot {}\nlive {}\n",
+            "beamport-stream {}\nuuid {}\nname {}\nlevel {}\nclock {}\nindex_entries {}\nsegment_bytes {}\ncreated {}\n\
+             boot {}\nlive {}\n",
+            self.format,
             hex(&self.uuid),
             self.name,
             self.level.as_str(),
@@ -213,11 +214,11 @@ impl Header {
         }
         let get = |key: &str| fields.get(key).copied().ok_or_else(|| format!("no `{key}`"));
         let number = |key: &str| get(key)?.parse::<u64>().map_err(|_| format!("`{key}` is not a number"));
-        let format = number("beamport-stream")?;
-        if format != u64::from(FORMAT) {
-            return Err(format!("format {format}; this program reads format {FORMAT}"));
-        }
+        let wanted = number("beamport-stream")?;
+        let format = (FORMAT_OLDEST..=FORMAT).find(|format| u64::from(*format) == wanted);
+        let unknown = || format!("format {wanted}; this program reads formats {FORMAT_OLDEST} to {FORMAT}");
         let header = Self {
+            format: format.ok_or_else(unknown)?,
             uuid: unhex16(get("uuid")?).ok_or("`uuid` is not 32 digits")?,
             name: get("name")?.to_string(),
             level: match get("level")? {
@@ -265,7 +266,7 @@ impl Header {
     }
 
     /// Reads the header as it is stored.
-    fn read_stored(media: &dyn Media, folder: &Path) -> Result<Self> {
+    pub(crate) fn read_stored(media: &dyn Media, folder: &Path) -> Result<Self> {
         let path = folder.join("stream");
         let file = match media.open(&path, Open::Read) {
             Ok(file) => file,

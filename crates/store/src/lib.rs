@@ -9,6 +9,7 @@ mod atomic {
     pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 }
 mod abandoned;
+mod committer;
 mod crc;
 mod drain;
 mod entries;
@@ -43,7 +44,8 @@ pub use crc::crc32c;
 pub use entry::{ENTRY_BYTES, Entry, Meta, SchemaId, flags, mix};
 pub use error::{Error, Result, Trouble};
 pub use foreign::Foreign;
-pub use layout::{Clock, FORMAT, Header, Level, hex};
+pub use layout::{Clock, Header, Level, hex};
+pub use limits::FORMAT;
 pub use live::LivePlace;
 pub use media::Media;
 pub use os::{Os, end_if_forked, process_id};

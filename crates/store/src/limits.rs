@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+/// The version of the format. A reader accepts this and the one before; a writer makes this one of them.
+pub const FORMAT: u32 = 2;
+/// The oldest version that is read: a year of data stays.
+pub(crate) const FORMAT_OLDEST: u32 = 1;
 /// Bytes of one payload: offsets are 32 bits of 8 bytes, and a reader maps a message whole.
 pub const PAYLOAD_BYTES_MAX: u64 = 1 << 30;
 /// Largest ordinary payload segment: fresh pages of more than this stall the writer when they are first touched.
@@ -25,11 +29,13 @@ pub const ALIGN_FROM: usize = 256;
 pub(crate) const PAST_CACHES_CHECKED: usize = 512;
 /// Payloads from this size on are copied and checksummed in blocks that stay in L1.
 pub const FUSE_BLOCK: usize = 8192;
-/// Readers of one stream: a pins file of 32 KiB.
-pub const READERS_MAX: usize = 127;
+/// Readers of one stream: a pins file of 64 KiB.
+pub const READERS_MAX: usize = 255;
+/// The same in format 1, whose writers look at no further places: 32 KiB.
+pub(crate) const READERS_MAX_1: usize = 127;
 /// Places of these that anonymous readers leave to readers with a name: sinks of a run, views and slots come at any time,
 /// and an anonymous reader can read by copying instead.
-pub const READERS_NAMED: usize = 16;
+pub const READERS_NAMED: usize = 32;
 /// Segments that one reader may keep mapped at once: its place of 256 B lists them.
 pub const PINNED_MAX: usize = 32;
 /// Messages that one reader may keep whatever their size: the last one, the one it takes, and two to compare them with.
@@ -50,8 +56,12 @@ pub const HEADER_BYTES_MAX: u64 = 1 << 20;
 pub const GROW_BYTES_MIN: u64 = 16 << 10;
 /// Largest step in which a segment file grows: bounds the stall of one append.
 pub const GROW_BYTES_MAX: u64 = 8 << 20;
-/// Smallest pause between two group commits while no process waits for the mark, ns.
-pub const COMMIT_PAUSE_NS: i64 = 50_000_000;
+/// Smallest pause between two group commits of a stream while no process waits for the mark.
+pub const COMMIT_PAUSE: Duration = Duration::from_millis(50);
+/// Pause behind a commit that failed.
+pub const COMMIT_RETRY: Duration = Duration::from_millis(500);
+/// Threads that commit the streams of one disk: while some wait for its flushes, another copies.
+pub const COMMIT_THREADS_MAX: usize = 8;
 /// A wall clock that differs by more from what it was and the time that passed was set, ns: NTP slews by less.
 pub const CLOCK_STEP_NS: i64 = 1_000_000_000;
 /// How long a wall clock that was set has to hold before retention follows it, ns: a wrong time server is replaced sooner.

@@ -5,16 +5,16 @@
 
 use crate::error::{Error, Result};
 use crate::layout::{HEAD_BYTES, Head, Header, STATE_CLOSED};
-use crate::media::{File, Map, Media, Open};
+use crate::media::{Map, Media, Open};
 use crate::recover::{live_head, live_page};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// The live place of a stream, held by its control page.
 pub struct LivePlace {
     path: PathBuf,
-    file: Arc<dyn File>,
+    /// The file of the control page: no other one has this identity while the page is mapped.
+    identity: u64,
     page: Map,
 }
 
@@ -23,13 +23,13 @@ impl LivePlace {
     pub fn open(media: &dyn Media, folder: &Path) -> Result<Option<Self>> {
         let header = Header::read(media, folder)?;
         let path = header.live.join("head");
-        Ok(live_page(media, &header, folder)?.map(|(file, page)| Self { path, file, page }))
+        Ok(live_page(media, &header, folder)?.map(|(file, page)| Self { path, identity: file.identity(), page }))
     }
 
     /// False once its name does not lead to it: it was removed, or has another name. What cannot be looked at is there.
     pub fn is_there(&self, media: &dyn Media) -> bool {
         match media.open(&self.path, Open::Read) {
-            Ok(file) => file.identity() == self.file.identity(),
+            Ok(file) => file.identity() == self.identity,
             Err(e) => e.kind() != std::io::ErrorKind::NotFound,
         }
     }

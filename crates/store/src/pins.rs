@@ -4,7 +4,7 @@
 //!   0 u32 1 = a process sleeps on mark memory    4 u32 on mark disk
 //!   8 u32 credit word: changes when a counted reader advances while the writer waits    12 u32 1 = the writer waits
 //!  16 u64 how far the writer would retire but for counted readers: views then release their oldest entries
-//! 127 places of 256 B, from 256 on:
+//! 255 places of 256 B, from 256 on; 127 where the file has 32 KiB, which programs of format 1 made:
 //!     0 u32 kind: 0 free, 1 taken but not ready, 2 anonymous, 3 counted, 4 live
 //!     4 u32 pid   8 u64 start time of the process
 //!    16 u64 committed: next sequence to be read   24 u32 its epoch   28 u32 messages above that a recovery cut
@@ -30,7 +30,7 @@
 //! anonymous reader if only the places for named readers are free.
 
 use crate::error::{Error, Result};
-use crate::limits::{PINNED_MAX, READER_NAME_MAX, READERS_MAX, READERS_NAMED};
+use crate::limits::{PINNED_MAX, READER_NAME_MAX, READERS_MAX, READERS_MAX_1, READERS_NAMED};
 use crate::media::{LOCKS_FROM, Locks, Map, Media, Open, Process};
 use crate::os::process_id;
 use crate::protocol::{Bell, claim, claimed, unclaim};
@@ -50,6 +50,8 @@ const LOCK_PAUSE: Duration = Duration::from_millis(2);
 const PLACE_BYTES: usize = 256;
 /// Bytes of the pins file.
 const PINS_BYTES: usize = PLACE_BYTES * (1 + READERS_MAX);
+/// The same of format 1.
+const PINS_BYTES_1: usize = PLACE_BYTES * (1 + READERS_MAX_1);
 
 const FREE: u32 = 0;
 const TAKEN: u32 = 1;
@@ -142,9 +144,20 @@ pub struct Pins {
     map: Arc<Map>,
     /// None where the file is not there.
     locks: Option<Arc<dyn Locks>>,
+    /// Places of the file.
+    places: usize,
     /// Places can be taken.
     writable: bool,
     path: PathBuf,
+}
+
+/// Bytes that are mapped of a file of this length. One that is between the two lengths is growing.
+fn mapped_bytes(len: u64) -> usize {
+    if len >= PINS_BYTES as u64 { PINS_BYTES } else { PINS_BYTES_1 }
+}
+
+fn places_in(bytes: usize) -> usize {
+    (bytes / PLACE_BYTES).saturating_sub(1)
 }
 
 /// The byte that the reader with the name of a place locks.
@@ -160,14 +173,30 @@ fn pins_lock(row: usize) -> u64 {
 impl Pins {
     /// Opens the file of a stream, made if it is not there.
     pub fn open(media: &dyn Media, folder: &Path) -> Result<Self> {
+        Self::open_with(media, folder, PINS_BYTES_1)
+    }
+
+    /// The same for the writer of a stream. It alone adds the places of format 2, once the header says that format: a
+    /// reader in a place that the writer does not look at would lose what it has mapped.
+    pub(crate) fn open_for_writing(media: &dyn Media, folder: &Path, format: u32) -> Result<Self> {
+        if format < 2 {
+            return Self::open(media, folder);
+        }
+        // On a full disk the places that are there are enough to come back.
+        Self::open_with(media, folder, PINS_BYTES).or_else(|_| Self::open(media, folder))
+    }
+
+    fn open_with(media: &dyn Media, folder: &Path, least: usize) -> Result<Self> {
         let path = folder.join("pins");
         let file = media.open(&path, Open::Create).map_err(Error::io("open", &path))?;
-        if file.len().map_err(Error::io("read", &path))? < PINS_BYTES as u64 {
-            file.allocate(0, PINS_BYTES as u64).map_err(Error::io("allocate", &path))?;
+        let len = |()| file.len().map_err(Error::io("read", &path));
+        if len(())? < least as u64 {
+            file.allocate(0, least as u64).map_err(Error::io("allocate", &path))?;
         }
-        let map = file.map(PINS_BYTES, true).map_err(Error::io("map", &path))?;
+        let bytes = mapped_bytes(len(())?);
+        let map = file.map(bytes, true).map_err(Error::io("map", &path))?;
         let locks = media.locks(&path, true).map_err(Error::io("open", &path))?;
-        Ok(Self { map: Arc::new(map), locks: Some(locks), writable: true, path })
+        Ok(Self { map: Arc::new(map), locks: Some(locks), places: places_in(bytes), writable: true, path })
     }
 
     /// The same for a reader: where the file may not be written, it is looked at, or taken for empty.
@@ -177,14 +206,17 @@ impl Pins {
             answer => return answer,
         };
         let path = folder.join("pins");
-        let map = match media.open(&path, Open::Read) {
-            Ok(file) if file.len().is_ok_and(|len| len >= PINS_BYTES as u64) => file.map(PINS_BYTES, false),
-            Ok(_) => Ok(Map::zeroed(PINS_BYTES)),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Map::zeroed(PINS_BYTES)),
-            Err(_) => Err(refused),
+        let (map, bytes) = match media.open(&path, Open::Read) {
+            Ok(file) => match file.len().map_or(0, |len| mapped_bytes(len).min(len as usize)) {
+                bytes if bytes >= PINS_BYTES_1 => (file.map(bytes, false), bytes),
+                _ => (Ok(Map::zeroed(PINS_BYTES_1)), PINS_BYTES_1),
+            },
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => (Ok(Map::zeroed(PINS_BYTES_1)), PINS_BYTES_1),
+            Err(_) => (Err(refused), 0),
         };
         let map = map.map_err(Error::io("open", &path))?;
-        Ok(Self { map: Arc::new(map), locks: media.locks(&path, false).ok(), writable: false, path })
+        let (locks, places) = (media.locks(&path, false).ok(), places_in(bytes));
+        Ok(Self { map: Arc::new(map), locks, places, writable: false, path })
     }
 
     /// True if places can be taken.
@@ -222,13 +254,13 @@ impl Pins {
     }
 
     fn words(&self) -> &Words {
-        // SAFETY: the map holds PINS_BYTES, is page-aligned, and the type is all atomics.
+        // SAFETY: the map holds at least PINS_BYTES_1, is page-aligned, and the type is all atomics.
         unsafe { &*self.map.ptr().cast::<Words>() }
     }
 
     fn place(&self, row: usize) -> &PinRow {
-        assert!(row < READERS_MAX);
-        // SAFETY: as above; rows stay inside PINS_BYTES.
+        assert!(row < self.places);
+        // SAFETY: as above; the map holds all places.
         unsafe { &*self.map.ptr().add(PLACE_BYTES * (1 + row)).cast::<PinRow>() }
     }
 
@@ -257,7 +289,7 @@ impl Pins {
     /// True if a reader may have this segment mapped. Call after the lowest segment was advanced: see decision 0002.
     pub fn pinned(&self, payload: bool, number: u32) -> bool {
         let value = if payload { number } else { number | INDEX };
-        (0..READERS_MAX).any(|row| {
+        (0..self.places).any(|row| {
             let place = self.place(row);
             place.kind.load(Ordering::Relaxed) != FREE && place.pinned.iter().any(|pin| claimed(pin) == value)
         })
@@ -265,7 +297,7 @@ impl Pins {
 
     /// All readers.
     pub fn readers(&self) -> Vec<ReaderInfo> {
-        (0..READERS_MAX).filter_map(|row| self.info(row)).collect()
+        (0..self.places).filter_map(|row| self.info(row)).collect()
     }
 
     fn info(&self, row: usize) -> Option<ReaderInfo> {
@@ -277,7 +309,8 @@ impl Pins {
             _ => return None,
         };
         Some(ReaderInfo {
-            name: place.name(),
+            // A name that was removed while what its reader had mapped is needed stands in the place still.
+            name: if kind == Kind::Anonymous { String::new() } else { place.name() },
             kind,
             process: place.owner(),
             committed: place.committed.load(Ordering::Acquire),
@@ -302,13 +335,13 @@ impl Pins {
     }
 
     fn counted(&self) -> impl Iterator<Item = usize> {
-        (0..READERS_MAX).filter(|&row| self.place(row).kind.load(Ordering::Acquire) == COUNTED)
+        (0..self.places).filter(|&row| self.place(row).kind.load(Ordering::Acquire) == COUNTED)
     }
 
     /// Sets positions past the end of a cut epoch back to it: later messages there are new. The place keeps the number
     /// of committed messages that were cut.
     pub(crate) fn rewind(&self, end: u64, epoch: u32) {
-        for row in 0..READERS_MAX {
+        for row in 0..self.places {
             let place = self.place(row);
             let committed = place.committed.load(Ordering::Acquire);
             if place.kind.load(Ordering::Acquire) >= COUNTED && committed > end {
@@ -385,7 +418,7 @@ impl Pins {
             return false;
         }
         let mut found = false;
-        for row in 0..READERS_MAX {
+        for row in 0..self.places {
             let place = self.place(row);
             if place.kind.load(Ordering::Acquire) >= COUNTED && place.name() == name {
                 // A process that has mapped what it pins frees the place itself.
@@ -416,7 +449,7 @@ impl Pins {
             return Err(Error::Limit(format!("a reader's name has at most {READER_NAME_MAX} bytes: `{name}`")));
         }
         if kind != Kind::Anonymous
-            && let Some(row) = (0..READERS_MAX)
+            && let Some(row) = (0..self.places)
                 .find(|&row| self.place(row).kind.load(Ordering::Acquire) >= COUNTED && self.place(row).name() == name)
         {
             let place = self.place(row);
@@ -435,7 +468,7 @@ impl Pins {
                 None
             } else {
                 // Two readers share the position, but each pins what it has mapped.
-                let taken = self.take_row(media, ("", Kind::Anonymous), at, epoch, READERS_MAX);
+                let taken = self.take_row(media, ("", Kind::Anonymous), at, epoch, self.places);
                 if taken.is_err() && has_name {
                     self.unlock_byte(name_lock(row));
                 }
@@ -449,7 +482,7 @@ impl Pins {
             (held.owner, held.elsewhere) = (has_name, elsewhere);
             return Ok(held);
         }
-        let rows = if kind == Kind::Anonymous { READERS_MAX - READERS_NAMED } else { READERS_MAX };
+        let rows = if kind == Kind::Anonymous { self.places - READERS_NAMED } else { self.places };
         self.take_row(media, (name, kind), at, epoch, rows)
     }
 

@@ -13,10 +13,10 @@ use crate::entries::Entries;
 use crate::entry::{ENTRY_BYTES, Entry, salt, salt_seed};
 use crate::error::{Error, Result};
 use crate::layout::{
-    COMMIT_BYTES, Commit, FORMAT, HEAD_BYTES, HEAD_MAGIC, Head, Header, Level, Names, ORIGINS, PARENTS, REMOVED,
-    STATE_FAILED, STATE_WRITING, TIME_ROW_BYTES, segment_name, segment_number, segment_numbers, table_bytes,
+    COMMIT_BYTES, Commit, HEAD_BYTES, HEAD_MAGIC, Head, Header, Level, Names, ORIGINS, PARENTS, REMOVED, STATE_FAILED,
+    STATE_WRITING, TIME_ROW_BYTES, segment_name, segment_number, segment_numbers, table_bytes,
 };
-use crate::limits::{STREAM_NAME_MAX, TAIL_PIECE, TAIL_THREADS, TIME_BLOCK};
+use crate::limits::{FORMAT, FORMAT_OLDEST, STREAM_NAME_MAX, TAIL_PIECE, TAIL_THREADS, TIME_BLOCK};
 use crate::media::{File, Map, Media, Open, read_again};
 use crate::pins::Pins;
 use crate::protocol::marked;
@@ -232,6 +232,7 @@ fn fresh_header(m: &dyn Media, folder: &Path, name: &str, options: &Options) -> 
         }
     }
     Ok(Header {
+        format: FORMAT,
         uuid,
         name: name.to_string(),
         level: options.level,
@@ -308,7 +309,7 @@ fn any_head(m: &dyn Media, header: &Header, folder: &Path) -> Result<Option<(Arc
     let map = file.map(HEAD_BYTES, false).map_err(Error::io("map", &path))?;
     let head = Head::of(&map);
     let ours = head.magic.load(Ordering::Acquire) == HEAD_MAGIC
-        && head.format.load(Ordering::Relaxed) == FORMAT
+        && (FORMAT_OLDEST..=FORMAT).contains(&head.format.load(Ordering::Relaxed))
         && uuid_words(&header.uuid) == [head.uuid[0].load(Ordering::Relaxed), head.uuid[1].load(Ordering::Relaxed)];
     Ok(ours.then_some((file, map)))
 }
@@ -649,6 +650,18 @@ pub fn remove(media: &Arc<dyn Media>, folder: &Path) -> Result<()> {
     Ok(())
 }
 
+/// The format of a stream of format `format` once this program writes it: the newest. Where there is no room for
+/// another header it stays what it is.
+fn upgraded(m: &dyn Media, folder: &Path, format: u32) -> u32 {
+    if format == FORMAT {
+        return format;
+    }
+    let stored = || Header::read_stored(m, folder);
+    // Everything else in it changes later, behind the record that speaks for the stream.
+    let _ = stored().and_then(|header| Header { format: FORMAT, ..header }.write(m, folder));
+    stored().map_or(format, |header| header.format)
+}
+
 /// Makes the writer: live place, control page, current segments, drainer.
 #[allow(clippy::too_many_arguments)]
 fn build(
@@ -669,7 +682,8 @@ fn build(
         remove_live(m, &live, folder);
     }
     m.create_dir(&live).map_err(Error::io("make", &live))?;
-    let pins = Pins::open(m, folder)?;
+    header.format = upgraded(m, folder, header.format);
+    let pins = Pins::open_for_writing(m, folder, header.format)?;
     if let Recovery::Cut { epoch, first, .. } | Recovery::Moved { epoch, first } = recovery {
         pins.rewind(first, epoch);
     }
@@ -792,7 +806,7 @@ fn build(
     drop(entries);
 
     let head = Head::of(&head_map);
-    head.format.store(FORMAT, Ordering::Relaxed);
+    head.format.store(header.format, Ordering::Relaxed);
     for (word, value) in head.uuid.iter().zip(uuid_words(&header.uuid)) {
         word.store(value, Ordering::Relaxed);
     }
@@ -834,6 +848,7 @@ fn build(
         recorded: commit.count,
         files: BTreeMap::new(),
         released: VecDeque::new(),
+        lowest: [None; 2],
         names_dirty: false,
     });
     head.home.store(home_of(m, folder)?, Ordering::Relaxed);
@@ -896,7 +911,7 @@ fn build(
         view: View::new(count, standing.first),
         recovery,
         drainer: drainer.map(|drainer| Arc::new(Mutex::new(drainer))),
-        thread: None,
+        job: None,
         header,
         _locks: [lock, head_lock],
     })

@@ -9,6 +9,7 @@
 //! published. Dropping the writer publishes and ends the drainer with a clean commit record; a killed writer loses only
 //! unpublished messages.
 
+use crate::committer::Job;
 use crate::crc::{EntryWords, crc32c, place, place_checked, settle};
 use crate::drain::{Drainer, Ring};
 use crate::entry::{ENTRY_BYTES, Entry, Meta, flags, salt, salt_seed};
@@ -29,7 +30,7 @@ use crate::steady::Steady;
 use crate::view::View;
 use std::any::Any;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -175,7 +176,7 @@ pub struct Writer {
     pub(crate) view: View,
     pub(crate) recovery: Recovery,
     pub(crate) drainer: Option<Arc<Mutex<Drainer>>>,
-    pub(crate) thread: Option<std::thread::JoinHandle<()>>,
+    pub(crate) job: Option<Arc<Job>>,
     pub(crate) _locks: [Box<dyn Any + Send + Sync>; 2],
 }
 
@@ -184,10 +185,7 @@ impl Writer {
     pub fn open(media: &Arc<dyn Media>, folder: &Path, name: &str, options: &Options) -> Result<Self> {
         let mut writer = recover::open(media, folder, name, options)?;
         if let (Some(drainer), Drain::Thread) = (writer.drainer.clone(), options.drain) {
-            let thread = std::thread::Builder::new().name(format!("drain {name}"));
-            let thread =
-                thread.spawn(move || Drainer::run(&drainer)).map_err(Error::io("start the drainer of", folder))?;
-            writer.thread = Some(thread);
+            writer.job = Some(Job::start(folder, &drainer)?);
         }
         Ok(writer)
     }
@@ -234,6 +232,8 @@ impl Writer {
         }
         self.origins.add(self.media.as_ref(), &self.folder, ORIGINS, name)?;
         self.ring.lock().origins_dirty = true;
+        fence(Ordering::SeqCst);
+        self.ring.announce();
         Ok(self.origins.names.len() as u32 - 1)
     }
 
@@ -380,6 +380,8 @@ impl Writer {
             if (Bell { word: &head.count_word, asleep: self.pins.asleep(false) }).ring() {
                 self.media.wake(&head.count_word);
             }
+            // Behind the fence of the bell.
+            self.ring.announce();
         }
         self.next
     }
@@ -750,6 +752,8 @@ impl Writer {
         head.first_payload.store(number, Ordering::Release);
         head.first_index.store(index, Ordering::Release);
         self.ring.lock().keep = (first, number, index);
+        fence(Ordering::SeqCst);
+        self.ring.announce();
     }
 
     /// Takes payload segments out of the live place that need not be there: read on (memory) or on the medium (disk).
@@ -804,7 +808,7 @@ impl Writer {
         if level == Level::Disk && self.header.level == Level::Memory {
             return Err(Error::Limit("a memory stream has no mark `disk`".into()));
         }
-        if self.thread.is_none() && !self.drain_little() {
+        if self.job.is_none() && !self.drain_little() {
             self.drain()?;
         }
         let deadline = std::time::Instant::now() + timeout;
@@ -879,7 +883,10 @@ impl Writer {
     /// Puts what is left on the medium, if it is little and the drainer's thread is idle. False: that thread has to.
     fn drain_little(&self) -> bool {
         let Some(Ok(mut drainer)) = self.drainer.as_ref().map(|drainer| drainer.try_lock()) else { return false };
-        drainer.little(self.published) && drainer.step(false, Some(self.origins.names.len())).is_ok()
+        let is_done = drainer.little(self.published) && drainer.step(false, Some(self.origins.names.len())).is_ok();
+        // The record follows.
+        self.ring.announce();
+        is_done
     }
 
     /// The readers of this stream.
@@ -902,11 +909,10 @@ pub(crate) fn time_row(block: (i64, i64), salt: u32) -> [u8; TIME_ROW_BYTES as u
 impl Drop for Writer {
     fn drop(&mut self) {
         self.publish();
-        if let Some(thread) = self.thread.take() {
-            self.ring.lock().stop = true;
-            self.ring.notify();
-            let _ = thread.join();
-        } else if let Some(mut drainer) = self.drainer() {
+        if let Some(job) = self.job.take() {
+            job.end();
+        }
+        if let Some(mut drainer) = self.drainer() {
             let _ = drainer.step(true, None);
         }
         // The mark alone is no proof that a record says so.

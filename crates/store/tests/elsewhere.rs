@@ -1,4 +1,5 @@
-//! Readers in another container, with a shared memory of its own: they have the folder of a stream and not its live place.
+//! Readers in another container, with a shared memory of its own: they have the folder of a stream and not its live
+//! place.
 
 use beamport_store::*;
 use std::path::Path;

@@ -870,7 +870,7 @@ fn a_removal_that_was_cut_short_left_a_stream_without_its_header() {
 }
 
 #[test]
-fn readers_without_a_name_kept_a_sink_from_its_place() {
+fn of_1024_readers_each_reads_all_and_a_sink_has_a_place() {
     let machine = Machine::new(1);
     let process = machine.start();
     let mut stream = writer(&process, &options()).unwrap();
@@ -879,7 +879,7 @@ fn readers_without_a_name_kept_a_sink_from_its_place() {
     }
     let other: Arc<dyn Media> = machine.start();
     let anonymous = |_| Reader::open(&other, Path::new(FOLDER), ReadOptions::default()).unwrap();
-    let mut many: Vec<Reader> = (0..140).map(anonymous).collect();
+    let mut many: Vec<Reader> = (0..1024).map(anonymous).collect();
     for reader in &mut many {
         let batch = reader.read(1000).unwrap();
         assert!(batch.len() == 200 && batch.iter().all(|m| *m.payload == [m.sequence as u8; 100]));
@@ -889,7 +889,7 @@ fn readers_without_a_name_kept_a_sink_from_its_place() {
     assert_eq!(sink.read(1000).unwrap().len(), 200);
     sink.commit(200);
     assert_eq!(stream.pins().slowest().unwrap().committed, 200);
-    assert_eq!(stream.pins().readers().len(), 127 - 16 + 1);
+    assert_eq!(stream.pins().readers().len(), limits::READERS_MAX - limits::READERS_NAMED + 1);
 }
 
 #[test]

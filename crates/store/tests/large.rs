@@ -59,6 +59,7 @@ fn salt(uuid: &[u8; 16], epoch: u32, n: u64) -> u32 {
 fn make(folder: &Path, name: &str, first: u64, count: u64, segments: (u32, u32)) -> Header {
     std::fs::create_dir_all(folder).unwrap();
     let header = Header {
+        format: FORMAT,
         uuid: *b"0123456789abcdef",
         name: name.into(),
         level: Level::Disk,

@@ -297,7 +297,7 @@ fn a_place_that_somebody_is_about_to_take_is_not_taken() {
     let path = Path::new(FOLDER).join("pins");
     let pins = a.open(&path, beamport_store::media::Open::Write).unwrap();
     // Kind 1, and locks: what a process leaves that is killed there, in each of the places.
-    for place in 0..127 {
+    for place in 0..255 {
         pins.write_at(&1_u32.to_le_bytes(), 256 * (1 + place)).unwrap();
         pins.write_at(&1_u32.to_le_bytes(), 256 * (1 + place) + 232).unwrap();
     }

@@ -6,6 +6,7 @@ use std::any::Any;
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -61,6 +62,22 @@ impl Machine {
         let mut world = lock(&self.shared);
         world.kill(process.pid);
         world.stops_after = None;
+    }
+
+    /// Runs `act` in a process, which is killed before step `steps` of it: a call that locks or unlocks a byte, or asks
+    /// which process it is. `None` if it was; pins files are then what they were at that moment.
+    ///
+    /// # Safety
+    /// As for [`Machine::kill`], where the answer is `None`, of what `act` leaves behind.
+    pub unsafe fn kill_within<T>(&self, process: &PretendMedia, steps: u64, act: impl FnOnce() -> T) -> Option<T> {
+        lock(&self.shared).killed_after = Some((process.pid, steps));
+        let answer = catch_unwind(AssertUnwindSafe(act));
+        lock(&self.shared).restore_killed();
+        match answer {
+            Ok(value) => Some(value),
+            Err(what) if what.is::<Killed>() => None,
+            Err(what) => resume_unwind(what),
+        }
     }
 
     /// The power goes and comes back: all processes are dead, the disk holds what was synced and a random part of what
@@ -204,6 +221,18 @@ impl PretendMedia {
     }
 }
 
+/// What the thread of a process unwinds with that is killed in a step.
+struct Killed;
+
+/// A step of a process.
+fn step(shared: &Shared, process: u32) {
+    // Not while the world is locked: what unwinds needs it.
+    let is_killed = lock(shared).step(process);
+    if is_killed {
+        resume_unwind(Box::new(Killed));
+    }
+}
+
 struct PretendFile {
     shared: Shared,
     pid: u32,
@@ -255,12 +284,14 @@ impl Drop for PretendLocks {
 
 impl Locks for PretendLocks {
     fn lock(&self, at: u64) -> io::Result<bool> {
+        step(&self.shared, self.pid);
         let mut world = lock(&self.shared);
         let holder = world.byte_locks.entry((self.number, at)).or_insert((self.pid, self.key));
         Ok(holder.1 == self.key)
     }
 
     fn unlock(&self, at: u64) {
+        step(&self.shared, self.pid);
         let mut world = lock(&self.shared);
         if world.byte_locks.get(&(self.number, at)).is_some_and(|holder| holder.1 == self.key) {
             world.byte_locks.remove(&(self.number, at));
@@ -469,6 +500,7 @@ impl Media for PretendMedia {
     }
 
     fn process(&self) -> Process {
+        step(&self.shared, self.pid);
         self.elsewhere.unwrap_or(Process { pid: self.pid, start: u64::from(self.pid) })
     }
 

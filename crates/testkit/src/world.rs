@@ -151,6 +151,10 @@ pub(crate) struct World {
     pub(crate) bad: BTreeSet<(u64, u32)>,
     /// Changes that are still made before every call fails: the moment at which a process is stopped.
     pub(crate) stops_after: Option<u64>,
+    /// A process that is killed before one of its next steps, and how many come before.
+    pub(crate) killed_after: Option<(u32, u64)>,
+    /// What files were whose words its unwinding still changes.
+    killed_files: Vec<(Arc<Memory>, Vec<u8>)>,
     /// Runs before the next file of which the name begins so is opened.
     pub(crate) before_open: Option<(&'static str, Meanwhile)>,
     keys: u64,
@@ -195,6 +199,8 @@ impl World {
             look_fails_after: None,
             bad: BTreeSet::new(),
             stops_after: None,
+            killed_after: None,
+            killed_files: Vec::new(),
             keys: 0,
         }
     }
@@ -420,6 +426,34 @@ impl World {
             inode.opens.remove(&process);
         }
         self.sweep();
+    }
+
+    /// Counts a step of a process; true for the one at which it is killed.
+    pub(crate) fn step(&mut self, process: u32) -> bool {
+        match &mut self.killed_after {
+            Some((pid, 0)) if *pid == process => {}
+            Some((pid, left)) if *pid == process => {
+                *left -= 1;
+                return false;
+            }
+            _ => return false,
+        }
+        self.killed_after = None;
+        let pins = self.names.iter().filter(|(path, _)| path.ends_with("pins"));
+        let files = pins.filter_map(|(_, number)| self.inodes.get(number)).map(|inode| {
+            let mut bytes = vec![0; inode.len as usize];
+            inode.memory.read(0, &mut bytes);
+            (inode.memory.clone(), bytes)
+        });
+        self.killed_files = files.collect();
+        self.kill(process);
+        true
+    }
+
+    /// Undoes what a process that was killed in a step has written while it unwound.
+    pub(crate) fn restore_killed(&mut self) {
+        self.killed_after = None;
+        std::mem::take(&mut self.killed_files).iter().for_each(|(memory, bytes)| memory.write(0, bytes));
     }
 
     /// The power goes: what is left is the medium and a random part of what was on its way.

@@ -4,7 +4,7 @@ use crate::books::Question;
 use crate::desk::Desk;
 use crate::doors::{Doors, Refusal};
 use crate::limits::{
-    ANSWER_PATIENCE, ANSWERS_BYTES_MAX, CONNECTIONS_MAX, REQUEST_BYTES_MAX, REQUEST_PATIENCE, STATUS_AGE,
+    ANSWER_PATIENCE, ANSWERS_BYTES_MAX, CONNECTIONS_MAX, REQUEST_BYTES_MAX, REQUEST_PATIENCE, RUNS_SHOWN, STATUS_AGE,
 };
 use crate::look::{Looker, Request as Look};
 use crate::tokens::{Role, Tokens};
@@ -116,7 +116,7 @@ impl House {
         let mut looker = Looker::new(&served.data, descriptors / 8);
         let (data, instrument) = (served.data.clone(), served.instrument.clone());
         let (books, commander) = (served.data.clone(), served.instrument.clone());
-        let (mut watch, mut last) = (Watch::new(&data), None::<(Instant, Arc<State>)>);
+        let (mut watch, mut last) = (Watch::new(&data).newest(RUNS_SHOWN), None::<(Instant, Arc<State>)>);
         let states = move |()| {
             if let Some((_, state)) = last.as_ref().filter(|(made, _)| made.elapsed() < STATUS_AGE) {
                 return Ok(state.clone());

@@ -4,6 +4,7 @@ use super::figures::{absent, bytes, cut, known, moment, percent, span, thousands
 use super::table::Table;
 use super::{Answer, ended, json_line, open};
 use crate::cli::Ls;
+use crate::limits::RUNS_SHOWN;
 use crate::report::{Report, StageReport, all_written, clock_line, dead_time_lines, missing_lines};
 use flow::Fault;
 use flow::ledger::{Row, total};
@@ -54,7 +55,8 @@ fn report(asked: &Ls, run: &str, out: &mut dyn Write, err: &mut dyn Write) -> An
 
 fn list(asked: &Ls, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     let data = open(&asked.data)?;
-    let status = Watch::new(&data).status(data.media.now(), true)?;
+    let most = if asked.all { usize::MAX } else { RUNS_SHOWN };
+    let status = Watch::new(&data).newest(most).status(data.media.now(), true)?;
     if asked.form.json {
         json_line(out, &status)?;
     } else {
@@ -121,6 +123,9 @@ fn text(status: &Status) -> String {
     if !status.runs.is_empty() {
         text.push('\n');
         text.push_str(&runs(status).to_string());
+    }
+    if status.older_runs > 0 {
+        text.push_str(&format!("and {} older runs, all done: `beamport ls --all`\n", thousands(status.older_runs)));
     }
     for run in &status.runs {
         for a in &run.absent {
@@ -270,6 +275,7 @@ mod tests {
             data: "d".into(),
             streams: vec![stream],
             runs: vec![run],
+            older_runs: 0,
             stages: Vec::new(),
             missing: Vec::new(),
             unreadable: Vec::new(),
@@ -299,6 +305,8 @@ mod tests {
         assert_eq!(length_at("open", 10_000_000_000, Some(20_000_000_000), 0), "-");
         assert_eq!(length_at("open", 0, Some(90_000_000_000), 125_000_000), "125");
         assert_eq!(length_at("sealed", 0, Some(250_000_000), 0), "250");
+        status.older_runs = 1200;
+        assert!(text(&status).contains("\nand 1,200 older runs, all done: `beamport ls --all`\n"), "{}", text(&status));
         status.streams.push(view);
         let seen = text(&status);
         assert!(
@@ -319,7 +327,7 @@ mod tests {
             "{seen}"
         );
         status.stages.clear();
-        (status.streams, status.runs) = (Vec::new(), Vec::new());
+        (status.streams, status.runs, status.older_runs) = (Vec::new(), Vec::new(), 0);
         assert_eq!(text(&status), "no streams in d\n");
     }
 }

@@ -9,7 +9,7 @@ use super::ls;
 use super::table::Table;
 use super::{Answer, Asked, ended, json_line, open};
 use crate::cli::Top;
-use crate::limits::SHOWN;
+use crate::limits::{RUNS_SHOWN, SHOWN};
 use crate::mover::{self, Glance};
 use flow::status::{Status, StreamStatus, Watch, WorkerStatus};
 use flow::{Data, Fault};
@@ -35,7 +35,7 @@ pub fn run(asked: &Top, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<
 
 fn watch(asked: &Top, out: &mut dyn Write) -> Answer {
     let data = open(&asked.data)?;
-    let mut watch = Watch::new(&data);
+    let mut watch = Watch::new(&data).newest(RUNS_SHOWN);
     let signals = Asked::to_end()?;
     let mut status = Shown::read(&mut watch, &data)?;
     if asked.form.json && asked.once {
@@ -397,6 +397,7 @@ mod tests {
             stages: Vec::new(),
             missing: Vec::new(),
             damaged: Vec::new(),
+            older_runs: 0,
         }
     }
 

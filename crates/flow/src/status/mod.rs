@@ -199,8 +199,10 @@ pub struct Status {
     pub streams: Vec<StreamStatus>,
     /// Workers that run, by name.
     pub workers: Vec<WorkerStatus>,
-    /// Runs, oldest first.
+    /// Runs, oldest first: all, or those of [`Watch::newest`].
     pub runs: Vec<RunStatus>,
+    /// How many further runs there are, all of them done.
+    pub older_runs: u64,
     /// The accounts of merges, workers and live sinks, one an input, over all that they were given.
     pub stages: Vec<ledger::Row>,
     /// The ids that merges by number did not have; only looked for with the accounts.
@@ -249,13 +251,24 @@ pub struct Watch {
     moments: BTreeMap<String, [(i64, u64); 2]>,
     /// Runs that are sealed and written: they change no more but for late messages.
     done: HashMap<String, RunStatus>,
+    /// Runs of which it shows the newest, and those that are not done.
+    most_runs: usize,
 }
 
 impl Watch {
     /// Of this data folder.
     #[must_use]
     pub fn new(data: &Data) -> Self {
-        Self { data: data.clone(), seen: BTreeMap::new(), looked: None, moments: BTreeMap::new(), done: HashMap::new() }
+        let (seen, moments, done) = Default::default();
+        Self { data: data.clone(), seen, looked: None, moments, done, most_runs: usize::MAX }
+    }
+
+    /// Looks at the newest `most` runs, and at those that are not done: a look costs what it shows, and not what a year
+    /// of runs does.
+    #[must_use]
+    pub fn newest(mut self, most: usize) -> Self {
+        self.most_runs = most;
+        self
     }
 
     /// Looks at `now`, ns since 1970 UTC. `accounts`: with the ledger of runs that are not finished, a pass over the
@@ -264,13 +277,16 @@ impl Watch {
         let clock = self.data.media.clock();
         let since = self.looked.replace(clock).map(|last| clock.saturating_sub(last) as f64 * 1e-9);
         let mut view = RunsView::new(&self.data);
-        let all = view.refresh()?.to_vec();
+        let mut commits = last_commits_unless(&self.data, &self.done, view.refresh()?)?;
+        let all = shown(view.runs(), &commits, self.most_runs);
+        let older_runs = (view.runs().len() - all.len()) as u64;
         let mut status = Status {
             time: now,
             data: self.data.folder.display().to_string(),
             streams: Vec::new(),
             workers: Vec::new(),
             runs: Vec::new(),
+            older_runs,
             stages: Vec::new(),
             missing: Vec::new(),
             unreadable: unreadable(&self.data)?,
@@ -298,12 +314,6 @@ impl Watch {
         }
         self.look_at_live_sinks(&mut status)?;
         self.look_at_workers(&mut status)?;
-        // Books are read once a look, and not at all once every run is done.
-        let mut commits = if all.iter().all(|r| self.done.contains_key(&r.name)) {
-            BTreeMap::new()
-        } else {
-            last_commits(&self.data)?
-        };
         for run in &all {
             let commits = commits.remove(&run.name).unwrap_or_default();
             let mut stands = self.look_at_run(run, commits, accounts);
@@ -442,6 +452,27 @@ impl Watch {
         }
         Ok(())
     }
+}
+
+/// The last commits of sinks, by run. Books are read once a look, and not at all once every run is done.
+fn last_commits_unless(
+    data: &Data,
+    done: &HashMap<String, RunStatus>,
+    runs: &[Run],
+) -> Result<BTreeMap<String, BySink>, Fault> {
+    let is_done = |run: &Run| done.contains_key(&run.name);
+    if runs.iter().all(is_done) { Ok(BTreeMap::new()) } else { last_commits(data) }
+}
+
+/// The newest `most` runs, and those before that are not done, oldest first.
+fn shown(runs: &[Run], commits: &BTreeMap<String, BySink>, most: usize) -> Vec<Run> {
+    let newest = runs.len().saturating_sub(most);
+    let is_finished = |run: &Run| match commits.get(&run.name) {
+        Some(commits) => commits.values().all(|commit| commit.finished),
+        None => run.sinks().is_empty(),
+    };
+    let is_done = |run: &Run| run.state == State::Sealed && is_finished(run);
+    runs.iter().enumerate().filter(|(at, run)| *at >= newest || !is_done(run)).map(|(_, run)| run.clone()).collect()
 }
 
 /// The file that a finished sink left behind.
