@@ -1,4 +1,4 @@
-"""Reads streams of format 1 in plain Python: made from stream-format.md alone, no map, nothing of beamport.
+"""Reads streams of formats 1 and 2 in plain Python: made from stream-format.md alone, no map, nothing of beamport.
 
 With the folder of a stream it prints each message. Checked against the package by tests/python/test_stream_format.py.
 """
@@ -59,7 +59,7 @@ class PlainReader:
         self.same_boot = boot == self.header["boot"]
         page = path.read_bytes() if self.same_boot and path.is_file() else b""
         home = lock.st_ino ^ (lock.st_dev << 48 | lock.st_dev >> 16) & MASK
-        if (page[:8], word(page, 8), page[16:32], word(page, 288, 8)) != (b"BEAMHEAD", 1, self.uuid, home):
+        if (page[:8], page[16:32], word(page, 288, 8)) != (b"BEAMHEAD", self.uuid, home) or word(page, 8) not in (1, 2):
             return False
         self.live, self.count, self.disk, self.first = live, word(page, 64, 8), word(page, 128, 8), word(page, 192, 8)
         self.low = {"p": word(page, 208), "i": word(page, 212)}

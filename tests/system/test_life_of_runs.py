@@ -220,6 +220,22 @@ def test_a_stop_reports_the_runs_that_it_ends(lab, times):
     assert "no run `none`" in refused and "newest runs: " in refused and ", last, and " in refused, refused
 
 
+def test_a_start_after_a_reboot_calls_no_run_lost(lab):
+    """As in a container whose shared memory is new at each start: said without a cause, nobody believes it with one."""
+    lab.write(SOURCE.format(level="disk"))
+    process, _ = lab.up_ready()
+    lab.run("begin", "one", "--data", lab.data)
+    lab.kill(process)
+    for header in lab.data.glob("*/stream"):
+        (live,) = re.findall(r"^live (.*)$", header.read_text(), re.MULTILINE)
+        shutil.rmtree(live, ignore_errors=True)
+    process, _ = lab.up_ready()
+    assert ls(lab)["one"]["state"] == "open"
+    lab.interrupt(process)
+    assert lab.report(process, status=None)["run"] == "one"
+    assert "runs are lost" not in lab.said(process)[1]
+
+
 def test_begin_is_refused_once_the_instrument_is_ending(lab):
     lab.write(SOURCE.format(level="disk") + '[run.first]\nsettle = "1 h"\n')
     process, _ = lab.up_ready()

@@ -122,7 +122,7 @@ impl Committer {
         self.watch(queue);
     }
 
-    /// Some thread sees to it that the next stream is committed when it is due, whatever happens to those that commit.
+    /// Makes sure that a thread waits for the next stream that is due, however long those that commit take.
     fn watch(&'static self, queue: &mut Queue) {
         if queue.due.is_empty() || queue.has_timer {
             return;
@@ -252,7 +252,11 @@ impl Job {
     /// One commit; when it is to be tried again. An error: never.
     fn commit(&self, began: Instant) -> Result<Option<Instant>> {
         self.ring.see();
-        let step = || self.drainer.lock().unwrap_or_else(|p| p.into_inner()).step(false, None);
+        let step = || {
+            let mut drainer = self.drainer.lock().unwrap_or_else(|p| p.into_inner());
+            // The writer may have ended since the job was due, and the stream may have another one.
+            if *self.state() == State::Ended { Ok(false) } else { drainer.step(false, None) }
+        };
         match catch_unwind(AssertUnwindSafe(step)) {
             Ok(Ok(_)) => Ok(None),
             Ok(Err(Error::Failed(why))) => Err(Error::Failed(why)),

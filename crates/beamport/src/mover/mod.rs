@@ -162,8 +162,12 @@ impl Mover {
         let data = Data::on_disk(&folder);
         file_watch::refuse_headless(&data, &instrument)?;
         let keeper = with_room(signals, || RunKeeper::open(&data))?;
-        if let cut @ store::Recovery::Cut { .. } = keeper.recovery() {
-            tracing::warn!("stream `{}` is damaged, runs are lost: {cut}", flow::RUNS);
+        if let cut @ store::Recovery::Cut { first, end, marked, .. } = keeper.recovery() {
+            // A step of a run that is not on the disk has not happened.
+            match end.max(marked) > first {
+                true => tracing::warn!("stream `{}` is damaged, runs are lost: {cut}", flow::RUNS),
+                false => tracing::info!("stream `{}` is recovered from the disk, no run is lost", flow::RUNS),
+            }
         }
         let unknown_outcome = unknown_outcome(&data, &instrument, keeper.runs())?;
         let book = with_room(signals, || Book::open(&data, "control", Keeps::Newest(BOOK_HISTORY_BYTES)))?;
