@@ -100,7 +100,7 @@ live = "16 MiB"
 """
         sink = SINK % (self.events.name, self.values.name)
         known = f"stop = {iso(stop)}\ninclusive = true\n" if stop else ""
-        return sources + sink + f'\n[run.{RUN}]\nstart = {iso(start)}\nsettle = "500 ms"\n{known}'
+        return sources + sink + f'\n[run.{RUN}]\nstart = {iso(start)}\nsettle = "5 s"\n{known}'
 
     def template(self) -> dict:
         """As NICOS sends it."""
