@@ -880,13 +880,11 @@ impl Writer {
         self.drainer.as_ref().map(|drainer| drainer.lock().unwrap_or_else(|p| p.into_inner()))
     }
 
-    /// Puts what is left on the medium, if it is little and the drainer's thread is idle. False: that thread has to.
+    /// Puts what is left on the medium, if it is little and no commit runs. False: a committer has to.
     fn drain_little(&self) -> bool {
         let Some(Ok(mut drainer)) = self.drainer.as_ref().map(|drainer| drainer.try_lock()) else { return false };
-        let is_done = drainer.little(self.published) && drainer.step(false, Some(self.origins.names.len())).is_ok();
-        // The record follows.
-        self.ring.announce();
-        is_done
+        // The record follows: what is published is announced.
+        drainer.little(self.published) && drainer.step(false, Some(self.origins.names.len())).is_ok()
     }
 
     /// The readers of this stream.

@@ -47,7 +47,7 @@ fn open(process: &Arc<PretendMedia>, name: &str, kind: Kind) -> Result<Reader> {
     Reader::open(&media, Path::new(FOLDER), options)
 }
 
-fn file(process: &Arc<PretendMedia>, name: &str) -> Arc<dyn File> {
+fn open_file(process: &Arc<PretendMedia>, name: &str) -> Arc<dyn File> {
     process.open(&Path::new(FOLDER).join(name), Open::Write).unwrap()
 }
 
@@ -60,7 +60,7 @@ fn make_old(process: &Arc<PretendMedia>) {
     let media: &dyn Media = process.as_ref();
     let header = Header::read(media, Path::new(FOLDER)).unwrap();
     Header { format: 1, ..header.clone() }.write(media, Path::new(FOLDER)).unwrap();
-    file(process, "pins").set_len(PINS[0]).unwrap();
+    open_file(process, "pins").set_len(PINS[0]).unwrap();
     if let Ok(head) = media.open(&header.live.join("head"), Open::Write) {
         head.write_at(&1_u32.to_le_bytes(), 8).unwrap();
     }
@@ -87,11 +87,11 @@ fn a_stream_of_format_1_is_upgraded_by_its_next_writer() {
         make_old(&process);
         // A reader does not upgrade, and takes no place that the writer of format 1 would not look at.
         let many: Vec<Reader> = (0..300).map(|_| open(&process, "", Kind::Anonymous).unwrap()).collect();
-        assert_eq!((format_of(&process), file(&process, "pins").len().unwrap()), (1, PINS[0]), "{end}");
+        assert_eq!((format_of(&process), open_file(&process, "pins").len().unwrap()), (1, PINS[0]), "{end}");
         assert!(many[0].pins().readers().len() < 127, "{end}");
 
         let mut stream = writer(&process);
-        assert_eq!((format_of(&process), file(&process, "pins").len().unwrap()), (2, PINS[1]), "{end}");
+        assert_eq!((format_of(&process), open_file(&process, "pins").len().unwrap()), (2, PINS[1]), "{end}");
         let sink = open(&process, "sink", Kind::Counted).unwrap();
         // A position may be old after a power cut.
         assert!(sink.position() == 25 || end == "cut", "{end}");

@@ -95,5 +95,5 @@ pub(crate) const ASIDE_MAX: u64 = 100;
 pub(crate) const COMMANDS_MAX: u64 = 200;
 /// Bytes of a template, or of the resolved instrument file, that is read.
 pub(crate) const TEXT_BYTES_MAX: u64 = 16 << 20;
-/// Runs that the page is told of, beside those that are not done: it lists fifty, and its time bar may show older ones.
+/// Runs in a status of the page, beside those that are not done: its list has fifty, its time bar may show older ones.
 pub(crate) const RUNS_SHOWN: usize = 500;
