@@ -105,7 +105,8 @@ class Axis(StandardReadable, Movable):
     def __init__(self, instrument: beamport.Instrument, setpoint: str, readback: str, name: str = "") -> None:
         """`setpoint` and `readback`: names of PVs."""
         self.setpoint = SignalRW(BeamportBackend(instrument, float, setpoint))
-        with self.add_children_as_readables(StandardReadableFormat.HINTED_SIGNAL):
+        # Read anew for each event: a cached value may be that of before the move has ended.
+        with self.add_children_as_readables(StandardReadableFormat.HINTED_UNCACHED_SIGNAL):
             self.readback = SignalR(BeamportBackend(instrument, float, readback))
         super().__init__(name=name)
 

@@ -332,7 +332,8 @@ def is_still(what, least: int) -> bool:
 def test_what_a_full_stream_makes_the_client_overwrite_is_counted_exactly(lab, network, servers):
     frames, posts = 350, 20_000
     servers.append(structures("all", network))
-    more = 'queue = 1000\nlevel = "memory"\nlive = "16 MiB"\nwhen_full = "wait"'
+    # As deep as what is sent: a server whose client is slow overwrites nothing itself.
+    more = f'queue = {posts + 1}\nlevel = "memory"\nlive = "16 MiB"\nwhen_full = "wait"'
     process = start(lab, ["T:RAMP", "T:IMAGE"], more)
     until(lambda: shown(lab).get("connected") == 2, lambda: brief(lab))
     servers[0].tell("ramp 1")

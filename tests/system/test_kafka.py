@@ -107,7 +107,9 @@ class Sender(threading.Thread):
 
     def note(self, error, message):
         if error is None:
-            self.offsets[message.partition()].append(message.offset())
+            # A broker that was killed may acknowledge a message again without its offset.
+            offset = message.offset()
+            self.offsets[message.partition()].append(-1 if offset is None else offset)
         else:
             self.failed.append(str(error))
 
@@ -126,7 +128,6 @@ class Sender(threading.Thread):
         self.join(HANG_S)
         assert self.producer.flush(HANG_S) == 0 and self.failed == []
         for offsets in self.offsets:
-            # A broker that was killed may acknowledge a message again without its offset.
             known = [(at, offset) for at, offset in enumerate(offsets) if offset >= 0]
             assert [pair for pair in known if pair[0] != pair[1]] == []
         assert sum(map(len, self.offsets)) == self.sent
