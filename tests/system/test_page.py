@@ -39,8 +39,9 @@ class Page:
         self.lab = lab
         self.process = process
         self.said = lab.folder / f"err-{process.number}"
-        found = until(lambda: re.search(r"page: (http://(\S+):(\d+)/)#token=(\w+)", self.said.read_text()), self.told)
-        self.url, self.port, self.token = found[1], int(found[3]), found[4]
+        found = until(lambda: re.search(r"page: (http://(\S+):(\d+)/)", self.said.read_text()), self.told)
+        self.url, self.port = found[1], int(found[3])
+        self.token = (lab.data / "web.control.token").read_text().strip()
 
     def told(self) -> str:
         return self.said.read_text()

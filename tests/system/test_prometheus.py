@@ -36,7 +36,7 @@ def page(lab):
     """A running instrument: the URL of its page, and a function that gets a path with the token for viewing."""
     process, _ = lab.write(INSTRUMENT).up_ready()
     said = lab.folder / f"err-{process.number}"
-    url = until(lambda: re.search(r"page: (http://\S+)#token=", said.read_text()), said.read_text)[1]
+    url = until(lambda: re.search(r"page: (http://\S+)", said.read_text()), said.read_text)[1]
     token = (lab.data / "web.view.token").read_text().strip()
 
     def get(path: str) -> str:

@@ -457,7 +457,7 @@ def state_of(lab, name: str) -> dict:
 
 def pauses(lab, process, words: str) -> list[float]:
     """Times between the warnings with these words, in s."""
-    lines = [line for line in lab.said(process)[1].splitlines() if words in line]
+    lines = [line for line in lab.said(process)[1].splitlines() if words in line and " WARN " in line]
     times = [datetime.datetime.fromisoformat(line.split()[0]).timestamp() for line in lines]
     return [later - earlier for earlier, later in itertools.pairwise(times)]
 

@@ -77,9 +77,9 @@ def served(lab, nexus):
 
 
 def url_of(lab, process) -> str:
-    """The URL of the page, which `up` prints once it is served."""
-    said = until(lambda: re.search(r"^page: (http://\S+)$", lab.said(process)[1], re.M), lambda: lab.said(process)[1])
-    return said[1]
+    """The URL of the page, which `up` prints once it is served, with the token."""
+    said = until(lambda: re.search(r"^page: (http://\S+)", lab.said(process)[1], re.M), lambda: lab.said(process)[1])
+    return f"{said[1]}#token={(lab.data / 'web.control.token').read_text().strip()}"
 
 
 def ask(url: str, path: str) -> bytes:

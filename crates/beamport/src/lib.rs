@@ -7,6 +7,7 @@ pub mod edges;
 pub mod figures;
 pub mod file;
 pub mod limits;
+mod log;
 pub mod mover;
 mod page;
 mod peer;
@@ -21,8 +22,9 @@ use clap::Parser as _;
 use cli::{Cli, Verb};
 pub use edges::Registry;
 use flow::Fault;
-use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
+use std::io::{self, ErrorKind, Write as _};
 use std::process::ExitCode;
+use tracing::level_filters::LevelFilter;
 
 /// Runs the program with these kinds of sources and sinks: what was typed, to its exit status.
 #[must_use]
@@ -55,7 +57,7 @@ fn run_verb(registry: &Registry) -> ExitCode {
             cli::EssService::Forwarder(asked) => ess_forwarder(asked),
         });
     }
-    log("warn");
+    log::begin(level_of(&cli.verb), None);
     // These work with threads that write to stderr too: no lock is held meanwhile.
     match &cli.verb {
         Verb::Demo(asked) => return ended(demo::demo(asked, registry)),
@@ -104,7 +106,7 @@ fn run_verb(registry: &Registry) -> ExitCode {
 /// `beamport ess writer`: its options also say how much is logged.
 fn ess_writer(asked: &cli::EssWriter) -> Result<ExitCode, Fault> {
     let options = ess::WriterOptions::read(&asked.given, &here()?)?;
-    log(options.level.map_or("warn", ess::Level::word));
+    log::begin(level_of_ess(options.level), None);
     options.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let programs = programs()?;
     if cfg!(feature = "kafka") {
@@ -117,15 +119,11 @@ fn ess_writer(asked: &cli::EssWriter) -> Result<ExitCode, Fault> {
 /// `beamport ess forwarder`: the same.
 fn ess_forwarder(asked: &cli::EssForwarder) -> Result<ExitCode, Fault> {
     let options = ess::ForwarderOptions::read(&asked.given, &|name| std::env::var(name).ok(), &here()?)?;
-    let level = options.level.map_or("warn", ess::Level::word);
-    match &options.log_file {
-        None => log(level),
-        Some(file) => {
-            let opened = std::fs::File::options().create(true).append(true).open(file);
-            let cannot = |error| Fault::io(format!("cannot write the log `{}`", file.display()), &error);
-            log_to(level, std::sync::Mutex::new(opened.map_err(cannot)?), false);
-        }
-    }
+    let open = |file: &std::path::PathBuf| {
+        let opened = std::fs::File::options().create(true).append(true).open(file);
+        opened.map_err(|error| Fault::io(format!("cannot write the log `{}`", file.display()), &error))
+    };
+    log::begin(level_of_ess(options.level), options.log_file.as_ref().map(open).transpose()?);
     options.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     ess::forwarder(&options, &programs()?)
 }
@@ -148,27 +146,25 @@ fn warn_of_room(memory: u64) {
     }
 }
 
-/// Text for people goes to stderr; `RUST_LOG` chooses how much, otherwise `level`.
-fn log(level: &str) {
-    let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
-    log_to(level, io::stderr, colours);
+/// What a verb logs where nobody asks for more: an instrument is a service.
+fn level_of(verb: &Verb) -> LevelFilter {
+    if matches!(verb, Verb::Up(_)) { log::level_of_service() } else { LevelFilter::WARN }
 }
 
-fn log_to(
-    level: &str,
-    writer: impl for<'w> tracing_subscriber::fmt::MakeWriter<'w> + Send + Sync + 'static,
-    colours: bool,
-) {
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| level.into());
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_ansi(colours);
-    // A log that cannot be written is no reason to stop.
-    let _ = log.with_target(false).log_internal_errors(false).try_init();
+fn level_of_ess(asked: Option<ess::Level>) -> LevelFilter {
+    match asked {
+        Some(ess::Level::Error) => LevelFilter::ERROR,
+        None | Some(ess::Level::Warn) => LevelFilter::WARN,
+        Some(ess::Level::Info) => LevelFilter::INFO,
+        Some(ess::Level::Debug) => LevelFilter::DEBUG,
+        Some(ess::Level::Trace) => LevelFilter::TRACE,
+    }
 }
 
 /// The exit status of a verb; a fault is printed.
 fn ended(answer: Result<ExitCode, Fault>) -> ExitCode {
     answer.unwrap_or_else(|fault| {
-        let _ = writeln!(io::stderr(), "{fault}");
+        log::say(fault);
         ExitCode::from(2)
     })
 }

@@ -128,5 +128,17 @@ pub(crate) const MAPS_EACH: u64 = 16;
 /// Free inodes below which no instrument starts, and below which a few streams more take the last ones.
 pub(crate) const INODES_WRONG: u64 = 1_000;
 pub(crate) const INODES_NOTE: u64 = 20_000;
+
+/// Messages that wait for the disk for so long are logged; times between two looks at that.
+pub(crate) const STALL: Duration = Duration::from_secs(5);
+pub(crate) const STALLS_LOOK: Duration = Duration::from_secs(1);
+
+/// Step of the wall clock that is logged, ns.
+pub(crate) const CLOCK_STEP_LOGGED: u64 = 500_000_000;
+
+/// Lines that one place in the code logs in a time: a thousand streams with one fault are a number and not a full disk.
+pub(crate) const LOG_LINES_MAX: u64 = 30;
+pub(crate) const LOG_WINDOW: Duration = Duration::from_secs(10);
+
 /// Runs that `ls` and `top` list, beside those that are not done: a page of a terminal.
 pub(crate) const RUNS_SHOWN: usize = 50;

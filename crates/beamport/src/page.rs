@@ -5,8 +5,9 @@
 //! nothing.
 
 use crate::limits::PAGE_AGAIN;
+use crate::log::say;
 use flow::Fault;
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -48,7 +49,7 @@ impl Page {
             Err(fault) if self.is_warned => tracing::debug!("{fault}"),
             Err(fault) => {
                 self.is_warned = true;
-                let _ = writeln!(io::stderr(), "warning: there is no page yet\n{fault}");
+                say(format_args!("warning: there is no page yet\n{fault}"));
             }
         }
     }
@@ -59,7 +60,7 @@ impl Page {
             let tokens = web::Tokens::of(&self.data)?;
             let listener = self.plan.bind()?;
             let address = listener.local_addr().map_err(cannot)?;
-            let _ = writeln!(io::stderr(), "page: {}", web::url(address, &tokens));
+            say(web::location(address, &tokens, &self.data, io::stderr().is_terminal()));
             self.listener = Some(listener);
         }
         let Some(listener) = &self.listener else { return Err(Fault::new("cannot start the page", "")) };

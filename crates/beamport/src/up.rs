@@ -5,6 +5,7 @@ use crate::edges::Registry;
 use crate::figures::{bytes, thousands};
 use crate::file::{self, Instrument, Mistake};
 use crate::limits::{END_PATIENCE, LEAVE_RUNS};
+use crate::log::say;
 use crate::mover::{Mover, program, template_check};
 use crate::page::Page;
 use crate::peer;
@@ -19,6 +20,7 @@ use flow::records::Run;
 use flow::{Data, Fault, Passes};
 use serde_json::{Value, json};
 use settings::shortened;
+use sha2::Digest as _;
 use std::io::{IsTerminal, Write as _, stderr};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
@@ -36,15 +38,12 @@ pub fn up(asked: &Up, registry: &Registry) -> Result<ExitCode, Fault> {
     let instrument = match file::read(&asked.file, registry, &template_check) {
         Ok(instrument) => instrument,
         Err(mistakes) => {
-            let mut err = stderr().lock();
-            for mistake in mistakes {
-                let _ = writeln!(err, "{mistake}");
-            }
+            mistakes.iter().for_each(say);
             return Ok(ExitCode::from(2));
         }
     };
     if let Some(why) = verbs::doctor::unfit(&instrument.data) {
-        let _ = writeln!(stderr(), "warning: {why}\n  hint:  put it on ext4, xfs or tmpfs: `data = \"DIR\"`");
+        say(format_args!("warning: {why}\n  hint:  put it on ext4, xfs or tmpfs: `data = \"DIR\"`"));
     }
     let has_boards = !asked.no_boards && verbs::boards::plans(&instrument).iter().any(|(_, plan)| plan.is_simulated());
     let on_term = if asked.end_runs { OnTerm::EndRuns } else { OnTerm::LeaveRuns };
@@ -70,9 +69,6 @@ fn may_delete(instrument: &Instrument, is_agreed: bool) -> Result<(), Fault> {
     }
     let before = std::fs::read_to_string(instrument.data.join(web::SETTINGS)).ok();
     let deletions = retention::deletions(instrument, before.as_deref());
-    let mut say = |line: &str| {
-        let _ = writeln!(stderr(), "{line}");
-    };
     let mut ask = || {
         if !(std::io::stdin().is_terminal() && stderr().is_terminal()) {
             return None;
@@ -82,7 +78,7 @@ fn may_delete(instrument: &Instrument, is_agreed: bool) -> Result<(), Fault> {
         std::io::stdin().read_line(&mut answer).ok()?;
         Some(matches!(answer.trim(), "y" | "Y" | "yes"))
     };
-    retention::agree(&deletions, &instrument.file, is_agreed, &mut say, &mut ask)
+    retention::agree(&deletions, &instrument.file, is_agreed, &mut |line| say(line), &mut ask)
 }
 
 /// An instrument whose sources run and whose declared runs are open.
@@ -117,6 +113,7 @@ impl Started {
             section.plan.prepare(&Files { folder: &instrument.data })?;
         }
         let (plan, settings) = (instrument.page, instrument.show());
+        log_start(&instrument);
         let sources: Vec<String> = instrument.sources().map(|source| source.name.to_string()).collect();
         // The report of a run has its own losses.
         let is_asked = instrument.runs.is_empty();
@@ -127,6 +124,7 @@ impl Started {
         let folder = &mover.data().folder;
         keep_settings(&folder.join(web::SETTINGS), &settings);
         let page = plan.map(|plan| Page::start(plan, folder));
+        tracing::info!(streams = sources.len(), "the instrument is ready");
         Ok(Self { mover, signals, boards: None, page, sources, lost_before })
     }
 
@@ -156,6 +154,12 @@ impl Started {
         let written = mover.work(&passed, look)?;
         line.end();
         let (data, sinks, failed) = (mover.data().clone(), mover.sinks(), mover.failed().to_vec());
+        let why = match passed.load(Ordering::Relaxed) {
+            0 => "its runs are done",
+            LEAVE_RUNS => "SIGTERM: runs stay open",
+            _ => "SIGINT or SIGTERM: runs have ended",
+        };
+        tracing::info!(why, "the instrument stops");
         let (left, runs) = left_open(mover.runs_at_work().cloned().collect(), passed.load(Ordering::Relaxed));
         let (is_listed, (earlier, lost_earlier, unknown_earlier)) = (!mover.runs().is_empty(), mover.earlier_runs());
         let done: Vec<String> = mover.declared_runs();
@@ -171,7 +175,7 @@ impl Started {
         let mut stages = StageReport { silent, absent, statistics, ..StageReport::default() };
         let truth = truth.unwrap_or_else(|fault| {
             unknown_outcome += 1;
-            let _ = writeln!(stderr(), "{fault}");
+            say(fault);
             None
         });
         let with_boards = |mut report: Value| {
@@ -188,7 +192,7 @@ impl Started {
                 }
                 Err(fault) => {
                     unknown_outcome += 1;
-                    let _ = writeln!(stderr(), "{}", fault.leads_to(format!("cannot report the account of `{stage}`")));
+                    say(fault.leads_to(format!("cannot report the account of `{stage}`")));
                 }
             }
         }
@@ -197,11 +201,11 @@ impl Started {
         let mut lost = flow::ledger::lost(&stages.rows).saturating_sub(lost_before) + lost_earlier;
         for gap in &cuts {
             lost += gap.count();
-            let _ = writeln!(stderr(), "{}", crate::figures::cut(gap));
+            say(crate::figures::cut(gap));
         }
         unknown_outcome += stages.silent.len();
         for fault in stages.silent.iter().chain(&stages.absent) {
-            let _ = writeln!(stderr(), "{fault}");
+            say(fault);
         }
         for run in &runs {
             let report = all_written(&data, &written, &sinks, &run.name)
@@ -211,7 +215,7 @@ impl Started {
                     lost += report.account.lost;
                     unknown_outcome += usize::from(!report.damaged.is_empty());
                     for fault in &report.damaged {
-                        let _ = writeln!(stderr(), "{fault}");
+                        say(fault);
                     }
                     texts.push(if json { format!("{}\n", with_boards(report.json())) } else { report.text() });
                 }
@@ -221,25 +225,25 @@ impl Started {
                     let fault = fault
                         .leads_to(format!("cannot report run `{}`", run.name))
                         .hint(format!("`beamport verify --data {folder}` lists the damage"));
-                    let _ = writeln!(stderr(), "{fault}");
+                    say(fault);
                 }
             }
         }
         say_kept(&data);
         if !left.is_empty() {
-            let _ = writeln!(stderr(), "{}", goes_on(&left, &folder.to_string()));
+            say(goes_on(&left, &folder.to_string()));
         }
         match earlier.last() {
-            Some(_) => drop(writeln!(stderr(), "{}", reported_by_ls(&earlier, &folder.to_string()))),
+            Some(_) => say(reported_by_ls(&earlier, &folder.to_string())),
             None if runs.is_empty() && left.is_empty() && is_listed => {
-                let _ = writeln!(stderr(), "{}", nothing_to_do(&done, &folder.to_string()));
+                say(nothing_to_do(&done, &folder.to_string()));
             }
             None => {}
         }
         if runs.is_empty() && left.is_empty() {
             let entries = entries_of(&data, &sources).unwrap_or_else(|fault| {
                 unknown_outcome += 1;
-                let _ = writeln!(stderr(), "{fault}");
+                say(fault);
                 Vec::new()
             });
             if !is_listed {
@@ -267,6 +271,20 @@ impl Started {
             _ => Ok(ExitCode::from(u8::from(lost > 0 || !stages.absent.is_empty()))),
         }
     }
+}
+
+/// Logs what is started: a file of these bytes, by a program of this version.
+fn log_start(instrument: &Instrument) {
+    let bytes = std::fs::read(&instrument.file).ok();
+    let sha256 = bytes.map(|bytes| store::hex(&sha2::Sha256::digest(&bytes)));
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        instrument = *instrument.name,
+        file = %Path::new(&instrument.file).display(),
+        sha256,
+        data = %instrument.data.display(),
+        "the instrument starts"
+    );
 }
 
 /// The entry accounts of sources, over all runs and starts.
@@ -325,16 +343,12 @@ fn reported_by_ls(earlier: &[String], folder: &str) -> String {
 fn say_waiting(data: &Data, stages: &[Row], late: &[(String, Vec<String>)]) {
     for row in stages.iter().filter(|row| row.held > 0) {
         let what = format!("`{}` has {} unprocessed messages from `{}`", row.stage, thousands(row.held), row.stream);
-        let _ = writeln!(stderr(), "{what}; the next `up` will process them");
+        say(format_args!("{what}; the next `up` will process them"));
     }
     for (stage, inputs) in late.iter().filter(|(stage, _)| stages.iter().all(|row| row.stage != *stage)) {
         for input in inputs {
             let there = data.reader_early(input).map_or(0, |reader| reader.bounds().count - reader.bounds().first);
-            let _ = writeln!(
-                stderr(),
-                "`{stage}` has processed nothing from `{input}` yet: {} messages wait",
-                thousands(there)
-            );
+            say(format_args!("`{stage}` has processed nothing from `{input}` yet: {} messages wait", thousands(there)));
         }
     }
 }
@@ -342,11 +356,11 @@ fn say_waiting(data: &Data, stages: &[Row], late: &[(String, Vec<String>)]) {
 /// Names stages that a run still needs and the instrument file no longer has. True where a file stays a part.
 fn say_missing(mover: &Mover) -> bool {
     let missing = mover.missing().unwrap_or_else(|fault| {
-        let _ = writeln!(stderr(), "{fault}");
+        say(fault);
         Vec::new()
     });
     for stage in &missing {
-        let _ = writeln!(stderr(), "{}", stage.fault(&mover.file()));
+        say(stage.fault(&mover.file()));
     }
     missing.iter().any(|stage| stage.kind == "sink")
 }
@@ -360,12 +374,11 @@ fn say_kept(data: &Data) {
     let names: Vec<String> = kept.iter().map(|(name, _)| format!("`{name}`")).collect();
     let total = bytes(kept.iter().map(|(_, bytes)| bytes).sum());
     let (first, folder) = (&kept[0].0, data.folder.display());
-    let _ = writeln!(
-        stderr(),
+    say(format_args!(
         "memory streams keep {total} of shared memory until the machine restarts: {}; to free it, remove what nobody \
          needs (`rm -r {folder}/{first}`), then run `beamport doctor --clean`",
         shortened(&names.join(", "))
-    );
+    ));
 }
 
 /// Whether SIGTERM ends the open runs, as SIGINT does.
@@ -467,9 +480,9 @@ impl Ending {
             names => format!("runs {} are sealed", shortened(&names.join(", "))),
         };
         let next = "press Ctrl-C again to stop at once; the next `up` resumes";
-        let _ = writeln!(stderr(), "waiting until {until}; {next}");
+        say(format_args!("waiting until {until}; {next}"));
         for trouble in mover.troubles().iter().take(1) {
-            let _ = writeln!(stderr(), "{trouble}");
+            say(trouble);
         }
     }
 }

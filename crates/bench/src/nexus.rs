@@ -373,7 +373,8 @@ fn sealed_run(data: &Data, messages: u64, events: usize) -> Result<(), Fault> {
 
 /// A sealed run `bench` over a stream that has ended.
 pub(crate) fn seal(data: &Data, stream: &str, (start, stop): (i64, i64)) -> Result<(), Fault> {
-    let view = StreamView { name: stream.into(), frontier: i64::MAX, ended: true, marked: true, begun: 0, done: 0 };
+    let view =
+        StreamView { name: stream.into(), frontier: i64::MAX, ended: true, marked: true, ..StreamView::default() };
     let mut keeper = RunKeeper::open(data)?;
     let now = data.media.now();
     // The messages arrived today: until now they still belong to the run.

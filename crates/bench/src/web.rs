@@ -102,8 +102,10 @@ impl Served {
             let mut lines = BufReader::new(said);
             let mut line = String::new();
             while page.is_none() && lines.read_line(&mut line).map_err(wrong("beamport says nothing"))? > 0 {
-                let url = line.trim().strip_prefix("page: http://").and_then(|url| url.split_once("/#token="));
-                page = url.map(|(address, token)| (address.to_owned(), token.to_owned()));
+                // Its token is in a file, which the line names.
+                let url = line.trim().strip_prefix("page: http://").and_then(|said| said.split_once("/ "));
+                let token = url.and_then(|(_, file)| std::fs::read_to_string(file.rsplit('`').nth(1)?).ok());
+                page = url.zip(token).map(|((address, _), token)| (address.to_owned(), token.trim().to_owned()));
                 line.clear();
             }
             // What it says later is taken from the pipe.

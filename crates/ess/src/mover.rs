@@ -18,6 +18,8 @@ use std::time::Duration;
 const REPORT: &str = "report.json";
 /// Its stderr.
 const SAID: &str = "up.log";
+/// Variable that chooses how much `beamport` logs, and how.
+const LOG: &str = "BEAMPORT_LOG";
 
 /// A running `beamport up`. It is killed when dropped, and when the thread that started it dies.
 pub(crate) struct Mover {
@@ -47,14 +49,19 @@ impl Mover {
         let report = File::create(folder.join(REPORT)).map_err(fault)?;
         let said = File::create(folder.join(SAID)).map_err(fault)?;
         let mut command = command(program, environment, &folder.join(JOB_FILE));
-        command.arg("--json").stdout(report).stderr(said);
+        // What it says stands in the answer to the facility: no more than its faults, as text.
+        command.env(LOG, "warn").arg("--json").stdout(report).stderr(said);
         Ok(Self { child: command.spawn().map_err(fault)?, folder: folder.to_owned() })
     }
 
     /// Starts it for a file without runs, whose faults go to the log of the service.
     pub(crate) fn serve(program: &Path, environment: &[(String, String)], file: &Path) -> Result<Self, Fault> {
         let fault = |e: io::Error| Fault::io(format!("cannot start `beamport up {}`", file.display()), &e);
-        let child = command(program, environment, file).stdout(Stdio::null()).spawn().map_err(fault)?;
+        let mut command = command(program, environment, file);
+        if std::env::var_os(LOG).is_none() {
+            command.env(LOG, "warn");
+        }
+        let child = command.stdout(Stdio::null()).spawn().map_err(fault)?;
         Ok(Self { child, folder: PathBuf::new() })
     }
 

@@ -103,20 +103,6 @@ pub enum Level {
     Trace,
 }
 
-impl Level {
-    /// Its word in a filter of the log.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Error => "error",
-            Self::Warn => "warn",
-            Self::Info => "info",
-            Self::Debug => "debug",
-            Self::Trace => "trace",
-        }
-    }
-}
-
 /// Values of options as they were typed, by name.
 pub type Given = BTreeMap<String, Vec<String>>;
 

@@ -614,7 +614,10 @@ impl Intake {
     /// Brings a view of this source up to date; only the first time it takes memory.
     pub fn show(&self, view: &mut Option<StreamView>) {
         match view {
-            Some(view) => (view.frontier, view.ended, view.marked) = (self.frontier, self.ended, self.marked()),
+            Some(view) => {
+                (view.frontier, view.ended, view.marked) = (self.frontier, self.ended, self.marked());
+                (view.safe, view.is_blocked) = (self.safe(), self.is_blocked);
+            }
             None => *view = Some(self.into()),
         }
     }
@@ -762,8 +765,9 @@ impl From<&Intake> for StreamView {
             frontier: intake.frontier(),
             ended: intake.ended(),
             marked: intake.marked(),
-            begun: 0,
-            done: 0,
+            safe: intake.safe(),
+            is_blocked: intake.is_blocked(),
+            ..Self::default()
         }
     }
 }

@@ -68,9 +68,6 @@ pub struct Writer {
     /// The program; `None`: `beamport-nexus` beside our own. It is not part of the JSON: the program knows itself.
     #[serde(skip)]
     pub program: Option<PathBuf>,
-    /// Variables of its environment that it does not get: they hold secrets of sources and live sinks.
-    #[serde(skip)]
-    pub secrets: Vec<String>,
     /// Modules in Python, `FILE.py:CLASS` or `PACKAGE.MODULE:CLASS`.
     pub modules: Vec<String>,
     /// Where a FILE is: the folder of the instrument file.

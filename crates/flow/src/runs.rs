@@ -116,8 +116,8 @@ pub fn run(data: &Data, name: &str) -> Result<Run, Fault> {
         .ok_or_else(|| Fault::new(format!("no run `{name}`"), data.folder.display()).hint(hint))
 }
 
-/// A stream as the keeper of runs sees it at one moment.
-#[derive(Clone, Debug)]
+/// A stream as the mover sees it at one moment.
+#[derive(Clone, Debug, Default)]
 pub struct StreamView {
     /// Name.
     pub name: String,
@@ -131,6 +131,10 @@ pub struct StreamView {
     pub begun: u64,
     /// Of these, blocks before which all are done and committed.
     pub done: u64,
+    /// Messages below are as safe as the stream's level promises.
+    pub safe: u64,
+    /// Of a source: its last message found no room.
+    pub is_blocked: bool,
 }
 
 /// Keeps the stream of runs: the only one that appends to it.

@@ -23,6 +23,7 @@ pub mod limits;
 mod live;
 pub mod media;
 mod mend;
+mod names;
 mod os;
 mod pins;
 pub mod printed;

@@ -68,8 +68,8 @@ pub const CLOCK_STEP_NS: i64 = 1_000_000_000;
 pub const CLOCK_HOLDS_NS: i64 = 60_000_000_000;
 /// Maps that a reader keeps of files that will be written again: a ring of 64 MiB segments of 4 GiB.
 pub const READER_MAPS_MAX: usize = 96;
-/// Rows of a view's table of parents: an entry has 16 bits for them, and each row is a reader of another stream.
-pub const PARENTS_MAX: usize = 4096;
+/// Rows of a view's table of parents: an entry has 16 bits for them, and 0 is none.
+pub const PARENTS_MAX: usize = 65_535;
 /// Views of views that are followed: each costs a look into another index for each message.
 pub const VIEW_DEPTH_MAX: u32 = 4;
 /// Places of damage that `verify` names: further ones are only counted.

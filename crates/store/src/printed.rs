@@ -6,14 +6,44 @@
 //! always read: a child never waits for a person. Output that cannot be printed is dropped.
 
 use crate::limits::{LINE_BYTES_MAX, LINES_MAX, PRINTED_PATIENCE};
+use std::collections::BTreeSet;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, Command};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How many pipes are read.
 static OPEN: Mutex<usize> = Mutex::new(0);
 static CLOSED: Condvar = Condvar::new();
+
+/// Makes what is printed of the name of a child and a line of it without its end.
+pub type Shape = fn(&str, &[u8]) -> Vec<u8>;
+static SHAPE: OnceLock<Shape> = OnceLock::new();
+
+/// Gives all lines of children another shape than the name, a colon and the line; the first call counts.
+pub fn shape_lines(shape: Shape) {
+    let _ = SHAPE.set(shape);
+}
+
+/// Variables of our environment that hold secrets.
+static SECRETS: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+/// From now on children do not get these variables of our environment, which hold secrets.
+pub fn hide_variables(names: impl IntoIterator<Item = String>) {
+    SECRETS.lock().unwrap_or_else(PoisonError::into_inner).extend(names);
+}
+
+/// Takes the variables that hold secrets from the environment of a child.
+pub fn without_secrets(command: &mut Command) -> &mut Command {
+    for name in &*SECRETS.lock().unwrap_or_else(PoisonError::into_inner) {
+        command.env_remove(name);
+    }
+    command
+}
+
+fn behind_name(name: &str, line: &[u8]) -> Vec<u8> {
+    [name.as_bytes(), b": ", line, b"\n"].concat()
+}
 
 /// Starts a child whose stderr is printed on ours, each line behind the name; `with_stdout`: its stdout too.
 ///
@@ -24,11 +54,12 @@ pub fn spawn(mut command: Command, name: &str, with_stdout: bool) -> io::Result<
     if with_stdout {
         command.stdout(writer.try_clone()?);
     }
-    command.stderr(writer);
+    without_secrets(&mut command).stderr(writer);
     let name = name.to_owned();
     *OPEN.lock().unwrap_or_else(PoisonError::into_inner) += 1;
     let thread = std::thread::Builder::new().name("printed".into()).spawn(move || {
-        pass_on(&name, reader, |lines| drop(io::stderr().write_all(lines)));
+        let shape = SHAPE.get().copied().unwrap_or(behind_name);
+        pass_on(reader, |line| drop(io::stderr().write_all(&shape(&name, line))));
         closed();
     });
     thread.inspect_err(|_| closed())?;
@@ -49,7 +80,7 @@ fn closed() {
 }
 
 /// Reads lines until the end, and prints each in one piece.
-fn pass_on(name: &str, pipe: impl Read, mut print: impl FnMut(&[u8])) {
+fn pass_on(pipe: impl Read, mut print: impl FnMut(&[u8])) {
     let mut pipe = BufReader::new(pipe);
     let (mut second, mut lines, mut left_out) = (Instant::now(), 0_u64, 0_u64);
     let mut line = Vec::new();
@@ -59,7 +90,7 @@ fn pass_on(name: &str, pipe: impl Read, mut print: impl FnMut(&[u8])) {
         let is_over = !matches!(read, Ok(bytes) if bytes > 0);
         if is_over || second.elapsed() >= Duration::from_secs(1) {
             if left_out > 0 {
-                print(format!("{name}: {left_out} lines left out, more than {LINES_MAX} in a second\n").as_bytes());
+                print(format!("{left_out} lines left out, more than {LINES_MAX} in a second").as_bytes());
             }
             (second, lines, left_out) = (Instant::now(), 0, 0);
         }
@@ -71,8 +102,7 @@ fn pass_on(name: &str, pipe: impl Read, mut print: impl FnMut(&[u8])) {
             left_out += 1;
             continue;
         }
-        let text = line.strip_suffix(b"\n").unwrap_or(&line);
-        print(&[name.as_bytes(), b": ", text, b"\n"].concat());
+        print(line.strip_suffix(b"\n").unwrap_or(&line));
     }
 }
 
@@ -83,7 +113,7 @@ mod tests {
     /// What is printed of these bytes.
     fn printed(bytes: &[u8]) -> Vec<String> {
         let mut pieces = Vec::new();
-        pass_on("slot 1", bytes, |piece| pieces.push(String::from_utf8_lossy(piece).into_owned()));
+        pass_on(bytes, |line| pieces.push(String::from_utf8_lossy(&behind_name("slot 1", line)).into_owned()));
         pieces
     }
 
@@ -96,7 +126,7 @@ mod tests {
             }
         });
         let mut pieces = Vec::new();
-        pass_on("slot 1", reader, |piece| pieces.push(String::from_utf8_lossy(piece).into_owned()));
+        pass_on(reader, |line| pieces.push(String::from_utf8_lossy(&behind_name("slot 1", line)).into_owned()));
         child.join().unwrap();
         assert_eq!(pieces, ["slot 1: Fatal error: x\n", "slot 1: \n", "slot 1: left\n"]);
     }

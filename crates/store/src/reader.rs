@@ -15,11 +15,11 @@ use crate::entries::Entries;
 use crate::entry::{ENTRY_BYTES, Entry, salt, salt_seed};
 use crate::error::{Error, Result};
 use crate::layout::{
-    Commit, Head, Header, Level, Names, ORIGINS, STATE_CLOSED, STATE_WRITING, TIME_ROW_BYTES, segment_name,
-    segment_numbers,
+    Commit, Head, Header, Level, STATE_CLOSED, STATE_WRITING, TIME_ROW_BYTES, segment_name, segment_numbers,
 };
 use crate::limits::{BATCH_SEGMENTS_MAX, READER_MAPS_MAX, SPIN_LOOKS, SPIN_MAX, TIME_BLOCK};
 use crate::media::{File, Locks, Map, Media, Open, Process};
+use crate::names::{Names, ORIGINS};
 use crate::pins::{Held, Kind, Pins};
 use crate::protocol::{Bell, is_kept, marked};
 use crate::recover::{live_head, tail};

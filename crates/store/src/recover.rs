@@ -13,11 +13,12 @@ use crate::entries::Entries;
 use crate::entry::{ENTRY_BYTES, Entry, salt, salt_seed};
 use crate::error::{Error, Result};
 use crate::layout::{
-    COMMIT_BYTES, Commit, HEAD_BYTES, HEAD_MAGIC, Head, Header, Level, Names, ORIGINS, PARENTS, REMOVED, STATE_FAILED,
-    STATE_WRITING, TIME_ROW_BYTES, segment_name, segment_number, segment_numbers, table_bytes,
+    COMMIT_BYTES, Commit, HEAD_BYTES, HEAD_MAGIC, Head, Header, Level, REMOVED, STATE_FAILED, STATE_WRITING,
+    TIME_ROW_BYTES, segment_name, segment_number, segment_numbers, table_bytes,
 };
 use crate::limits::{FORMAT, FORMAT_OLDEST, STREAM_NAME_MAX, TAIL_PIECE, TAIL_THREADS, TIME_BLOCK};
 use crate::media::{File, Map, Media, Open, read_again};
+use crate::names::{Names, ORIGINS, PARENTS};
 use crate::pins::Pins;
 use crate::protocol::marked;
 use crate::segment::Segment;

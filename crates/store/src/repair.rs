@@ -8,12 +8,11 @@
 use crate::entries::Entries;
 use crate::entry::{ENTRY_BYTES, Entry, salt, salt_seed};
 use crate::error::{Error, Result};
-use crate::layout::{
-    COMMIT_BYTES, Commit, Header, Level, Names, ORIGINS, PARENTS, TIME_ROW_BYTES, segment_name, segment_numbers,
-};
+use crate::layout::{COMMIT_BYTES, Commit, Header, Level, TIME_ROW_BYTES, segment_name, segment_numbers};
 use crate::limits::TIME_BLOCK;
 use crate::media::{Media, Open};
 use crate::mend::mended;
+use crate::names::{Names, ORIGINS, PARENTS};
 use crate::recover::{keep_copy, live_head};
 use crate::verify::{Verified, verify};
 use crate::writer::time_row;

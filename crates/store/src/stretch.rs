@@ -12,8 +12,8 @@
 
 use crate::entry::Entry;
 use crate::error::{Error, Result};
-use crate::layout::PARENTS;
 use crate::limits::TIME_BLOCK;
+use crate::names::PARENTS;
 use crate::reader::{Batch, Reader};
 
 /// What comes next in a stream.

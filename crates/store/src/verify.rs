@@ -7,9 +7,10 @@
 
 use crate::entry::{ENTRY_BYTES, SchemaId, salt_seed};
 use crate::error::{Error, Result};
-use crate::layout::{Commit, Level, Names, ORIGINS, PARENTS, TIME_ROW_BYTES, segment_name};
+use crate::layout::{Commit, Level, TIME_ROW_BYTES, segment_name};
 use crate::limits::{DAMAGE_NAMED_MAX, TIME_BLOCK};
 use crate::media::Media;
+use crate::names::{Names, ORIGINS, PARENTS};
 use crate::reader::{Bounds, Check, ReadOptions, Reader};
 use crate::stretch::{Missing, Stretch};
 use std::fmt;

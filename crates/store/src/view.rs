@@ -5,7 +5,8 @@
 //! allocation, until a parent's mark is reached or a new origin or epoch appears.
 //!
 //! Bytes: `entry` (parent, parent sequence), and the table `parents`: a line a row like `origins`, row 1 first, `UUID
-//! EPOCH NAME` with the name of a folder beside the view's. A row is on the medium before an entry names it.
+//! EPOCH NAME` with the name of a folder beside the view's. A row is on the medium before an entry names it. In a full
+//! table a row that no entry names any more gets another text.
 //!
 //! Failure behaviour: an unfit message (level, mark, retired, another message) is refused with the parent's name before
 //! any change. To a reader a missing, rewound or recreated parent is `Error::Parent`, messages it retired are
@@ -14,13 +15,14 @@
 use crate::crc::crc32c_from_memory;
 use crate::entry::{Entry, salt, salt_seed};
 use crate::error::{Error, Result};
-use crate::layout::{Level, Names, PARENTS, hex, unhex16};
+use crate::layout::{Level, hex, unhex16};
 use crate::limits::{PARENTS_MAX, READER_NAME_MAX, VIEW_DEPTH_MAX};
 use crate::media::Media;
+use crate::names::{Names, PARENTS};
 use crate::pins::{Kind, Pins};
 use crate::reader::{Check, Mapped, ReadOptions, Reader};
 use crate::writer::{WhenFull, Writer};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -102,6 +104,8 @@ pub(crate) struct View {
     sources: Vec<Source>,
     table: Names,
     rows: Vec<ParentRow>,
+    /// By row: which of `sources` has its stream.
+    source_of: Vec<Option<usize>>,
     /// Lowest of the entries of the written index segment, from `low_from` on.
     low: Vec<u64>,
     low_from: u64,
@@ -117,6 +121,13 @@ pub(crate) struct View {
 }
 
 impl View {
+    /// To be called when `rows` or `sources` have changed.
+    fn find_sources(&mut self) {
+        let sources = self.sources.iter().enumerate().map(|(at, source)| (source.reader.header().uuid, at));
+        let sources: HashMap<[u8; 16], usize> = sources.collect();
+        self.source_of = self.rows.iter().map(|row| sources.get(&row.uuid).copied()).collect();
+    }
+
     pub(crate) fn new(count: u64, first: u64) -> Self {
         Self { low_from: count, first, ..Self::default() }
     }
@@ -139,10 +150,8 @@ impl View {
     }
 }
 
-/// Brings the table of parents to the medium, all of it: after a sync that failed the kernel calls pages clean that are
-/// not there.
-fn sync_rows(m: &dyn Media, folder: &Path, table: &Names) -> Result<()> {
-    table.write_again(m, folder, PARENTS)?;
+/// Brings what was written of the table of parents to the medium.
+fn sync_rows(m: &dyn Media, folder: &Path) -> Result<()> {
     let path = folder.join(PARENTS);
     let file = m.open(&path, crate::media::Open::Write).map_err(Error::io("open", &path))?;
     file.sync().map_err(Error::io("sync", &path))?;
@@ -173,9 +182,11 @@ impl Writer {
             self.view.table = Names::read(m, &self.folder, PARENTS)?;
             self.view.rows = rows_of(m, &self.folder)?;
             self.view.low = vec![u64::MAX; self.view.rows.len()];
-            // A writer that died before its sync leaves rows that a power cut takes, and entries would name them.
+            // A writer that died before its sync leaves rows that a power cut takes, and entries would name them. They
+            // are written again: after a sync that failed the kernel calls pages clean that are not there.
             if self.header.level == Level::Disk && !self.view.rows.is_empty() {
-                sync_rows(m, &self.folder, &self.view.table)?;
+                self.view.table.write_again(m, &self.folder, PARENTS)?;
+                sync_rows(m, &self.folder)?;
             }
         }
         // The level decides which mark the reader ends at: that is as far as the view may point.
@@ -194,6 +205,7 @@ impl Writer {
         let floor = reader.committed();
         let source = Source { reader, row: 0, seed: 0, may: 0..0, floor, passed: floor, origins: Vec::new() };
         self.view.sources.push(source);
+        self.view.find_sources();
         Ok(Parent(self.view.sources.len() - 1))
     }
 
@@ -283,26 +295,53 @@ impl Writer {
         }
         (source.row, source.origins[at]) = (number as u16, origin);
         (source.seed, source.may) = known;
+        // A look for a row may have moved it.
+        source.may.start = source.may.start.max(source.floor);
         Ok((source.row, origin))
     }
 
-    /// A new row of the table, on the medium before any entry names it.
+    /// A row of the table for another parent or epoch, on the medium before any entry names it.
     fn add_row(&mut self, row: &ParentRow) -> Result<usize> {
-        let view = &mut self.view;
-        if view.rows.len() >= PARENTS_MAX {
-            return Err(Error::Limit(format!("a view has at most {PARENTS_MAX} parents and epochs of theirs")));
+        let free = if self.view.rows.len() < PARENTS_MAX { None } else { Some(self.free_row()?) };
+        let (m, view) = (self.media.as_ref(), &mut self.view);
+        match free {
+            Some(at) => {
+                view.table.replace(m, &self.folder, PARENTS, at, &row.to_text())?;
+                view.rows[at] = row.clone();
+                view.sources.iter_mut().filter(|s| usize::from(s.row) == at + 1).for_each(|s| s.may = 0..0);
+            }
+            None => {
+                let mut table = view.table.clone();
+                table.add(m, &self.folder, PARENTS, &row.to_text())?;
+                if self.header.level == Level::Disk {
+                    sync_rows(m, &self.folder)?;
+                }
+                view.table = table;
+                view.rows.push(row.clone());
+                view.low.push(u64::MAX);
+                view.lowest.iter_mut().for_each(|lowest| lowest.push(u64::MAX));
+            }
         }
-        let m = self.media.as_ref();
-        let mut table = view.table.clone();
-        table.add(m, &self.folder, PARENTS, &row.to_text())?;
-        if self.header.level == Level::Disk {
-            sync_rows(m, &self.folder, &table)?;
-        }
-        view.table = table;
-        view.rows.push(row.clone());
-        view.low.push(u64::MAX);
-        view.lowest.iter_mut().for_each(|lowest| lowest.push(u64::MAX));
-        Ok(view.rows.len())
+        view.find_sources();
+        Ok(free.map_or(view.rows.len(), |at| at + 1))
+    }
+
+    /// A row of a full table that no entry names, neither now nor after a power cut.
+    fn free_row(&mut self) -> Result<usize> {
+        let first = self.first_sequence();
+        while !self.look_on(first)? {}
+        let is_known = self.move_positions()?;
+        let View { sources, low, lowest, .. } = &self.view;
+        let lowest = lowest.as_deref().filter(|_| is_known).unwrap_or_default();
+        let mut free = (0..lowest.len()).filter(|&row| lowest[row] == u64::MAX && low[row] == u64::MAX);
+        // A parent that has sent nothing for long keeps its row as long as there are others.
+        let is_current = |row: usize| sources.iter().any(|source| usize::from(source.row) == row + 1);
+        free.clone().find(|&row| !is_current(row)).or_else(|| free.next()).ok_or_else(|| {
+            Error::Limit(format!(
+                "its messages name {PARENTS_MAX} parents and epochs of theirs, and a view has no more: keep less of it \
+                 (`retain`), or move its folder away"
+            ))
+        })
     }
 
     /// Says that no message of a parent below `sequence` will be pointed to any more: the parent keeps what the view
@@ -355,11 +394,9 @@ impl Writer {
     /// One past the last entry before `end` that points to a message that a parent would retire.
     fn free_end(&mut self, end: u64) -> Result<u64> {
         let per = self.header.index_entries;
-        let wanted = |row: &ParentRow| {
-            let source = self.view.sources.iter().find(|s| s.reader.header().uuid == row.uuid);
-            source.map_or(0, |s| s.reader.pins().wanted().load(Ordering::Acquire))
-        };
-        let wanted: Vec<u64> = self.view.rows.iter().map(wanted).collect();
+        let wanted = |source: &Source| source.reader.pins().wanted().load(Ordering::Acquire);
+        let wanted: Vec<u64> = self.view.sources.iter().map(wanted).collect();
+        let wanted: Vec<u64> = self.view.source_of.iter().map(|at| at.map_or(0, |at| wanted[at])).collect();
         let mut at = self.first_sequence();
         let mut free = at;
         while at < end {
@@ -399,12 +436,15 @@ impl Writer {
             }
             self.view.lowest = Some(lowest);
         }
-        let View { sources, rows, low, lowest, .. } = &mut self.view;
+        let View { sources, source_of, low, lowest, .. } = &mut self.view;
         let lowest = lowest.as_deref().unwrap_or_default();
-        for source in sources {
-            let uuid = source.reader.header().uuid;
-            let kept = rows.iter().zip(lowest.iter().zip(&*low)).filter(|(row, _)| row.uuid == uuid);
-            let kept = kept.map(|(_, (a, b))| *a.min(b)).min().unwrap_or(u64::MAX);
+        let mut kept = vec![u64::MAX; sources.len()];
+        for (at, (written, last)) in source_of.iter().zip(lowest.iter().zip(&*low)) {
+            if let Some(at) = *at {
+                kept[at] = kept[at].min(*written).min(*last);
+            }
+        }
+        for (source, kept) in sources.iter_mut().zip(kept) {
             let floor = kept.min(source.passed);
             if floor > source.floor {
                 source.floor = floor;
@@ -581,6 +621,37 @@ impl Parents {
         shown: &mut Shown,
     ) -> Result<Found> {
         let row = usize::from(entry.parent).wrapping_sub(1);
+        match self.follow_row(media, folder, (check, depth), row, entry, shown) {
+            Err(_) if self.row_changed(media.as_ref(), folder, row) => {
+                self.follow_row(media, folder, (check, depth), row, entry, shown)
+            }
+            found => found,
+        }
+    }
+
+    /// Reads the table again. True if the row has another text than when its parent was opened.
+    #[cold]
+    fn row_changed(&mut self, media: &dyn Media, folder: &Path, row: usize) -> bool {
+        let read = rows_of(media, folder).ok().and_then(|mut rows| (row < rows.len()).then(|| rows.swap_remove(row)));
+        match (self.rows.get_mut(row), read) {
+            (Some(known), Some(read)) if known.0 != read => {
+                *known = (read, None);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    #[inline]
+    fn follow_row(
+        &mut self,
+        media: &Arc<dyn Media>,
+        folder: &Path,
+        (check, depth): (Check, u32),
+        row: usize,
+        entry: &Entry,
+        shown: &mut Shown,
+    ) -> Result<Found> {
         let (at, epoch) = match self.rows.get(row) {
             Some(&(ref known, Some(at))) => (at, known.epoch),
             _ => self.learn(media, folder, (check, depth), row)?,

@@ -14,14 +14,13 @@ use crate::crc::{EntryWords, crc32c, place, place_checked, settle};
 use crate::drain::{Drainer, Ring};
 use crate::entry::{ENTRY_BYTES, Entry, Meta, flags, salt, salt_seed};
 use crate::error::{Error, Result, Trouble};
-use crate::layout::{
-    Clock, Head, Header, Level, Names, ORIGINS, STATE_CLOSED, STATE_FAILED, TIME_ROW_BYTES, segment_name,
-};
+use crate::layout::{Clock, Head, Header, Level, STATE_CLOSED, STATE_FAILED, TIME_ROW_BYTES, segment_name};
 use crate::limits::{
     ALIGN_FROM, ASK_EARLY, CLOCK_STEP_NS, INDEX_ENTRIES_MAX, INDEX_ENTRIES_MIN, LIVE_BYTES_MIN, ORIGIN_NAME_MAX,
     ORIGINS_MAX, PAYLOAD_BYTES_MAX, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, TIME_BLOCK,
 };
 use crate::media::{Map, Media};
+use crate::names::{Names, ORIGINS};
 use crate::pins::Pins;
 use crate::protocol::{Bell, give_up, mark};
 use crate::recover::{self, Recovery};

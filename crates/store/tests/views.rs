@@ -941,3 +941,86 @@ fn a_message_is_pushed_again_after_its_row_could_not_be_written() {
     let batch = shown.read(2).unwrap();
     assert_eq!(batch.iter().map(|m| m.payload).collect::<Vec<_>>(), [&b"second"[..], b"first"]);
 }
+
+/// Rows of parents that were, behind those of the view, until its table is full.
+fn fill_table(media: &Arc<dyn Media>, rows: usize) {
+    let file = media.open(Path::new("/disk/view/parents"), media::Open::Write).unwrap();
+    let mut text = String::new();
+    for row in rows..limits::PARENTS_MAX {
+        let row = format!("{row:032x} 1 gone{row}");
+        text += &format!("{:08x} {row}\n", crc32c(row.as_bytes()));
+    }
+    file.write_at(text.as_bytes(), file.len().unwrap()).unwrap();
+}
+
+/// A view that keeps little of many parents, one after the other, and a reader that has read of each.
+#[test]
+fn rows_of_parents_that_no_message_names_are_used_again() {
+    for level in [Level::Memory, Level::Disk] {
+        let machine = Machine::new(12);
+        let media: Arc<dyn Media> = machine.start();
+        let how = Options { retain_bytes: Some(100_000), ..options(level, WhenFull::DropOldest) };
+        let mut view = open(&media, "view", &how);
+        let mut shown = reader(&media, "view", true);
+        let mut sent = 0;
+        for round in 0..20 {
+            let name = format!("parent{round}");
+            let mut parent = open(&media, &name, &options(level, WhenFull::Wait));
+            parent.origin("a").unwrap();
+            let known = view.parent(&name).unwrap();
+            let mut from = reader(&media, &name, level == Level::Memory);
+            for _ in 0..3 {
+                for _ in 0..2000 {
+                    parent.append(&meta(sent, 0), &payload(sent, 5)).unwrap();
+                    sent += 1;
+                }
+                parent.drain().unwrap();
+                take_all(&mut view, known, &mut from).unwrap();
+                view.publish();
+                view.drain().unwrap();
+                view.passed(known, from.position()).unwrap();
+                let read = all(&mut shown).unwrap();
+                assert_eq!((read.len(), read.last().unwrap().1), (2000, sent - 1));
+            }
+            drop(view);
+            if round == 1 {
+                fill_table(&media, 2);
+            }
+            view = open(&media, "view", &how);
+            shown.reattach().unwrap();
+        }
+        let rows = shown.parents().unwrap();
+        assert_eq!(rows.len(), limits::PARENTS_MAX);
+        let used = rows.iter().rposition(|row| row.name.starts_with("parent")).unwrap();
+        assert!(used < 8, "{level:?}: {used} rows");
+    }
+}
+
+#[test]
+fn a_full_table_of_parents_is_no_end_of_a_view() {
+    let machine = Machine::new(13);
+    let media: Arc<dyn Media> = machine.start();
+    let how = options(Level::Disk, WhenFull::Wait);
+    drop(in_turn(&media));
+    fill_table(&media, 2);
+    let mut view = open(&media, "view", &how);
+    let mut parent = open(&media, "c", &how);
+    parent.origin("c").unwrap();
+    parent.append(&meta(7, 0), &payload(7, 300)).unwrap();
+    parent.drain().unwrap();
+    let known = view.parent("c").unwrap();
+    // What cannot be written changes nothing.
+    machine.fail_sync_after(Some(0));
+    take_all(&mut view, known, &mut reader(&media, "c", false)).unwrap_err();
+    take_all(&mut view, known, &mut reader(&media, "c", false)).unwrap();
+    view.publish();
+    view.drain().unwrap();
+    // SAFETY: no other object maps.
+    unsafe { machine.power_cut((view, parent)) };
+    let media: Arc<dyn Media> = machine.start();
+    let mut shown = reader(&media, "view", false);
+    let rows = shown.parents().unwrap();
+    assert_eq!((rows.len(), rows[2].name.as_str()), (limits::PARENTS_MAX, "c"));
+    assert_eq!(all(&mut shown).unwrap().len(), 41);
+    assert_eq!(verify(&media, &folder("view"), &mut |_, _| {}).unwrap().wrong, 0);
+}

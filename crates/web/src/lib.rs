@@ -25,7 +25,7 @@ mod tokens;
 pub use books::SETTINGS;
 pub use section::{KEYS, Plan, read};
 pub use server::{Served, serve};
-pub use tokens::{Tokens, url};
+pub use tokens::{Tokens, location};
 
 use flow::Fault;
 use serde_json::{Map, Value};

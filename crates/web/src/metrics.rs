@@ -43,6 +43,7 @@ names! {
     Written = "stream_written" gauge ["stream"] "1 while a process writes the stream.";
     Reader = "reader_lag_messages" gauge ["stream, reader, kind"] "Messages that the reader has not committed.";
     Gone = "stream_readers_gone" gauge ["stream"] "Readers that the stream waits for although their process has ended.";
+    Blocked = "stream_blocked" gauge ["stream"] "1 while its source waits for room: for a reader, or for the disk.";
     Slots = "worker_slots" gauge ["worker, state"] "Slots of the worker: configured, living, starting, away.";
     Restarts = "worker_restarts_total" counter ["worker"] "Slots that died since the instrument started.";
     Done = "worker_messages_total" counter ["worker"] "Messages that the worker has finished.";
@@ -54,9 +55,9 @@ names! {
     StageLost = "stage_lost_total" counter ["stage, stream"] "Messages of the input that the stage lost.";
     StageFault = "stage_fault" gauge ["stage, kind"] "1 while the stage has a fault.";
     Runs = "runs" gauge ["state"] "Runs: open, settling, sealed.";
-    RunsOpen = "runs_not_closed" gauge [""] "Sealed runs whose account does not close.";
-    RunsLost = "runs_lost_total" counter [""] "Messages lost in all runs with an account.";
-    RunsLate = "runs_late_total" counter [""] "Messages of sealed runs that came after the seal.";
+    RunsOpen = "runs_not_closed" gauge [""] "Runs whose account does not close, of those that the page has shown.";
+    RunsLost = "runs_lost_total" counter [""] "Messages lost in the runs that the page has shown.";
+    RunsLate = "runs_late_total" counter [""] "Messages after the seal of a run, of the runs that the page has shown.";
     Unreadable = "streams_unreadable" gauge [""] "Streams that cannot be read.";
     Free = "free_bytes" gauge ["place"] "Free space where the data folder is, and of shared memory.";
 }
@@ -127,13 +128,19 @@ pub(crate) fn text(status: &Status, glance: &Map<String, Value>, free: &[(&str, 
     for (name, stage) in running.into_iter().flatten() {
         let kind = stage["kind"].as_str().unwrap_or_default();
         text.put(Id::StageFault, &[name, kind], u8::from(!stage["trouble"].is_null()));
+        if kind == "source" {
+            text.put(Id::Blocked, &[name], u8::from(stage["blocked"] == true));
+        }
     }
     for state in ["open", "settling", "sealed"] {
-        text.put(Id::Runs, &[state], status.runs.iter().filter(|run| run.state == state).count());
+        let older = if state == "sealed" { status.older_runs } else { 0 };
+        text.put(Id::Runs, &[state], older + status.runs.iter().filter(|run| run.state == state).count() as u64);
     }
-    text.put(Id::RunsOpen, &[], status.runs.iter().filter(|run| run.closed == Some(false)).count());
-    text.put(Id::RunsLost, &[], status.runs.iter().filter_map(|run| run.lost).sum::<u64>());
-    text.put(Id::RunsLate, &[], status.runs.iter().map(|run| run.late).sum::<u64>());
+    let mut totals = status.older_totals;
+    status.runs.iter().for_each(|run| totals.add(run));
+    text.put(Id::RunsOpen, &[], totals.not_closed);
+    text.put(Id::RunsLost, &[], totals.lost);
+    text.put(Id::RunsLate, &[], totals.late);
     text.put(Id::Unreadable, &[], status.unreadable.len());
     for (place, bytes) in free {
         text.put(Id::Free, &[place], bytes);

@@ -9,7 +9,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use store::hex;
 
 /// What the holder of a token may do.
@@ -35,15 +35,14 @@ impl Role {
 #[derive(Clone, Debug)]
 pub struct Tokens {
     view: String,
-    /// The one that the printed URL carries.
-    pub control: String,
+    pub(crate) control: String,
 }
 
 impl Tokens {
     /// Those of a data folder, which are made where they are missing.
     pub fn of(folder: &Path) -> Result<Self, Fault> {
         let token = |role: &str| {
-            let path = folder.join(format!("web.{role}.token"));
+            let path = path_of(folder, role);
             token(&path).map_err(|e| Fault::io(format!("cannot read or make the token `{}`", path.display()), &e))
         };
         Ok(Self { view: token("view")?, control: token("control")? })
@@ -59,10 +58,20 @@ impl Tokens {
     }
 }
 
-/// The URL that opens the page.
+/// Where the page is: for a terminal the URL that opens it, for a log, which others read, without a token.
 #[must_use]
-pub fn url(address: SocketAddr, tokens: &Tokens) -> String {
-    format!("http://{address}/#token={}", tokens.control)
+pub fn location(address: SocketAddr, tokens: &Tokens, folder: &Path, is_terminal: bool) -> String {
+    match is_terminal {
+        true => format!("page: http://{address}/#token={}", tokens.control),
+        false => format!(
+            "page: http://{address}/ (behind it `#token=` and what is in `{}`)",
+            path_of(folder, "control").display()
+        ),
+    }
+}
+
+fn path_of(folder: &Path, role: &str) -> PathBuf {
+    folder.join(format!("web.{role}.token"))
 }
 
 /// In a time that does not depend on where they differ.

@@ -19,6 +19,7 @@ const CRATES: [Layers; 2] = [
         krate: "beamport",
         layers: &[
             &["limits", "peer", "figures", "compare"],
+            &["log"],
             &["edges"],
             &["file"],
             &["cli", "mover", "room"],

@@ -229,7 +229,6 @@ fn writer(section: &mut Section<'_>) -> Writer {
         topics,
         program,
         // The whole file is read first.
-        secrets: Vec::new(),
         modules: modules.value,
         folder: section.folder.to_path_buf(),
         python: python.map(|python| match python.contains('/') {

@@ -257,6 +257,8 @@ impl Reader<'_> {
         let mut count = 0;
         for kind in SECTIONS {
             self.kind(kind, root, &mut count, &folder, template_check, &mut instrument);
+            // Programs that look at what later sections name get none.
+            instrument.hide_secrets();
         }
         // Also sources that are wrong in themselves count as named: one mistake is not reported again wherever the name is used.
         let names: Vec<String> = root
@@ -274,7 +276,6 @@ impl Reader<'_> {
         cross::check_stages(self.page, self.mistakes, self.has_holes, &names, &mut instrument);
         cross::check(self.page, self.mistakes, self.has_holes, &names, &mut instrument);
         instrument.split_copies();
-        instrument.hide_secrets();
         instrument
     }
 

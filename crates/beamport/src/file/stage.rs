@@ -151,14 +151,10 @@ impl Instrument {
         self.stages.iter().filter_map(|stage| if let Stage::Live(section) = stage { Some(section) } else { None })
     }
 
-    /// Writers of files do not get secrets of sources and live sinks by their environment.
-    pub(super) fn hide_secrets(&mut self) {
+    /// Keeps secrets of sources and live sinks from the processes that are started: they need none.
+    pub(super) fn hide_secrets(&self) {
         let sources = self.sources().flat_map(|section| section.plan.secrets());
-        let mut secrets: Vec<String> =
-            sources.chain(self.live_sinks().flat_map(|section| section.plan.secrets())).collect();
-        secrets.sort();
-        secrets.dedup();
-        self.sinks.iter_mut().for_each(|sink| sink.writer.secrets.clone_from(&secrets));
+        store::printed::hide_variables(sources.chain(self.live_sinks().flat_map(|section| section.plan.secrets())));
     }
 
     /// Sorts the stages: sources first, since any stage may read them, then the others by their line, since a stage reads

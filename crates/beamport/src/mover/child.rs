@@ -112,9 +112,6 @@ pub fn start_writer(job: &WriterJob, output: &std::fs::File) -> Result<Result<Ch
     };
     let mut command = Command::new(path_of(&job.writer)?);
     command.arg("write").stdin(Stdio::piped()).stdout(output.try_clone().map_err(fault)?);
-    for name in &job.writer.secrets {
-        command.env_remove(name);
-    }
     let name = format!("sink `{}` of run `{}`", job.sink, job.run);
     let mut child = store::printed::spawn(command, &name, false).map_err(fault)?;
     let stdin = child.stdin.take();
@@ -308,7 +305,10 @@ impl Children {
             let Some(ended_as) = working.step(job) else { continue };
             let (sink, run) = key.clone();
             match ended_as {
-                Ended::Done(product) => self.written.push(Written { sink, run, product }),
+                Ended::Done(product) => {
+                    log_file(&sink, &run, &product);
+                    self.written.push(Written { sink, run, product });
+                }
                 Ended::Never(fault, is_incomplete) => {
                     let fault = given_up(&sink, &run, fault);
                     tracing::error!("{fault}");
@@ -351,6 +351,14 @@ impl Children {
             }
         }
     }
+}
+
+/// Logs a file that is finished, with what proves it.
+fn log_file(sink: &str, run: &str, product: &Value) {
+    let text = |key: &str| product[key].as_str();
+    // Of files of frames the product is their list.
+    let bytes = product["bytes"].as_u64().filter(|_| !product["files"].is_null()).or(product["size"].as_u64());
+    tracing::info!(sink, run, file = text("file"), bytes, blake3 = text("blake3"), "a file is finished");
 }
 
 /// The fault that a writer told, `{"fault": {"what", "cause", "hint"}}`, else where it stands.

@@ -21,6 +21,7 @@ mod relays;
 pub mod slot;
 mod sources;
 mod stage;
+mod stalls;
 mod template;
 mod through;
 mod workers;
@@ -49,6 +50,7 @@ use receiver::Asked;
 use serde_json::{Value, json};
 use settings::shortened;
 use stage::{Order, StageHandle, StageThread, What};
+use stalls::Stalls;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -132,6 +134,9 @@ pub struct Mover {
     children: Children,
     file_watch: FileWatch,
     reader_names: ReaderNames,
+    stalls: Stalls,
+    /// Runs whose end and seal are still to be logged.
+    unsealed: BTreeMap<String, State>,
     /// Files of which nobody can tell whether they are finished: the books say no more.
     unknown_outcome: Vec<Key>,
     declared: bool,
@@ -188,6 +193,8 @@ impl Mover {
             children: Children::default(),
             file_watch: FileWatch::default(),
             reader_names: ReaderNames::default(),
+            stalls: Stalls::default(),
+            unsealed: BTreeMap::new(),
             unknown_outcome,
             done_before: BTreeSet::new(),
             done: BTreeMap::new(),
@@ -208,6 +215,8 @@ impl Mover {
         // What was finished before a kill came between.
         with_room(signals, || mover.file_away())?;
         mover.done_before = mover.done()?;
+        mover.unsealed = mover.keeper.unsealed().map(|run| (run.name.clone(), run.state)).collect();
+        mover.unsealed.keys().for_each(|run| tracing::info!(run, "a run is resumed"));
         match mover.begin_declared() {
             Err(fault) if fault.passes == Passes::WithRoom => mover.duties.declare = true,
             answer => answer?,
@@ -323,13 +332,14 @@ impl Mover {
         let metadata = self.with_provenance(name, metadata)?;
         let now = self.data.media.now();
         let run = self.keeper.begin(name, start, stop, settle, &metadata, now)?;
+        tracing::info!(run = name, "a run begins");
+        self.unsealed.insert(run.name.clone(), State::Open);
         // It has begun, whatever keeps its places from being held now.
         match self.places(std::slice::from_ref(&run)) {
             Ok(places) => self.duties.hold.extend(places),
             Err(fault) => self.duties.fault.set_fault(Some(fault)),
         }
         self.hold();
-        tracing::info!("run `{name}` is open");
         Ok(run)
     }
 
@@ -494,15 +504,35 @@ impl Mover {
         let new: Vec<Run> = self.keeper.runs().iter().filter(is_new).cloned().collect();
         for run in new {
             let lost = match flow::ledger::account_of(&self.data, &run, &self.sinks()) {
-                Ok(account) => Some(account.lost),
+                Ok(account) => {
+                    let messages: u64 = account.entries.iter().map(|entry| entry.appended).sum();
+                    let (lost, closed) = (account.lost, account.closed);
+                    tracing::info!(run = run.name, messages, lost, closed, "a run is done");
+                    Some(lost)
+                }
                 Err(fault) => {
                     tracing::warn!("{}", fault.leads_to(format!("the account of run `{}` is not known", run.name)));
                     None
                 }
             };
-            tracing::info!("run `{}` is done", run.name);
             self.done.insert(run.name, DoneRun { lost, is_earlier: false });
         }
+    }
+
+    /// Logs how runs have moved on in their life since the last call.
+    fn log_runs(&mut self) {
+        let runs = self.keeper.runs();
+        self.unsealed.retain(|name, state| {
+            let Some(run) = runs.iter().find(|run| run.name == *name) else { return false };
+            let before = std::mem::replace(state, run.state);
+            if before == State::Open && run.state != State::Open {
+                tracing::info!(run = name, reason = run.reason, "a run ends");
+            }
+            if run.state == State::Sealed {
+                tracing::info!(run = name, "a run is sealed");
+            }
+            run.state != State::Sealed
+        });
     }
 
     /// Leaves the runs that are done out of the report of this stop.
@@ -521,8 +551,7 @@ impl Mover {
         self.duties.look = true;
         self.do_duties(&mut left);
         loop {
-            self.file_watch.refresh(&self.data, &self.instrument)?;
-            self.reader_names.refresh(&self.data, &self.instrument);
+            self.look_around()?;
             let mut now = self.data.media.now();
             let mut changed = false;
             match signals.load(Ordering::Relaxed) {
@@ -583,8 +612,20 @@ impl Mover {
         }
     }
 
-    /// Starts the writers of files that are left, and does what follows from those that ended. `changed`: runs have.
+    /// Looks at what others may have changed: files, readers, the disk and the clock.
+    fn look_around(&mut self) -> Result<(), Fault> {
+        self.file_watch.refresh(&self.data, &self.instrument)?;
+        self.reader_names.refresh(&self.data, &self.instrument);
+        self.stalls.refresh(&self.data, self.threads.iter().filter_map(|thread| thread.handle.view()));
+        Ok(())
+    }
+
+    /// Logs how runs have changed, starts the writers of files that are left, and does what follows from those that
+    /// ended. `changed`: runs have.
     fn supervise_writers(&mut self, changed: bool, left: &mut Remaining) {
+        if changed {
+            self.log_runs();
+        }
         let files = self.children.supervise(&self.instrument, &left.files);
         let failed = files.iter().filter(|(sink, run)| self.children.has_failed(sink, run));
         self.duties.release.extend(failed.cloned());

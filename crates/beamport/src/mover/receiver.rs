@@ -16,7 +16,7 @@
 
 use super::poller::{Poller, Ready};
 use super::sources;
-use super::stage::{BACK_OFF_MAX, BACK_OFF_MIN, NAP as PACE, StageHandle, What, broke};
+use super::stage::{BACK_OFF_MAX, BACK_OFF_MIN, NAP as PACE, StageHandle, What, broke, log_restart};
 use crate::file::SourceSection;
 use crate::limits::{STARTS_MAX, STATISTICS_BYTES, STATUS_PAUSE, STEP_MAX};
 use flow::{Data, Fault, Intake, Statistics, Step};
@@ -359,6 +359,7 @@ impl Receiver {
     fn rest(&mut self, at: usize) {
         let source = &mut self.sources[at];
         source.state = State::Down(Instant::now() + source.pause);
+        log_restart("source", &source.section.name, source.pause);
         source.pause = (source.pause * 2).min(BACK_OFF_MAX);
         self.schedule(at);
     }

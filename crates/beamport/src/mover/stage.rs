@@ -133,10 +133,11 @@ impl StageHandle {
         of(&self.0.status)
     }
 
-    /// What `status` answers about the stage: `{"kind", "status", "trouble"}`, null where there is nothing to say.
+    /// What `status` answers about the stage: `{"kind", "status", "trouble", "blocked"}`, null where there is nothing.
     pub(super) fn to_json(&self, kind: &str) -> Value {
         let trouble = of(&self.0.trouble).as_ref().map(Fault::to_json);
-        json!({"kind": kind, "status": of(&self.0.status), "trouble": trouble})
+        let is_blocked = self.view().is_some_and(|view| view.is_blocked);
+        json!({"kind": kind, "status": of(&self.0.status), "trouble": trouble, "blocked": is_blocked})
     }
 
     /// Publishes how far its stream is.
@@ -155,6 +156,9 @@ impl StageHandle {
             return;
         }
         self.0.is_troubled.store(fault.is_some(), Ordering::Relaxed);
+        if let (None, Some(passed)) = (&fault, self.trouble()) {
+            tracing::info!(fault = passed.what, "a fault has passed");
+        }
         let is_due = of(&self.0.warned).is_none_or(|at| at.elapsed() > WARN_PAUSE);
         if let Some(fault) = fault.as_ref().filter(|_| is_due) {
             tracing::warn!("{fault}");
@@ -262,12 +266,18 @@ fn keep_running(
             Err(panic) => broke(kind, name, &*panic),
         };
         handle.fail(fault);
+        log_restart(kind, name, pause);
         if begin.elapsed() >= BACK_OFF_MAX {
             pause = BACK_OFF_MIN;
         }
         nap(pause, stop);
         pause = (pause * 2).min(BACK_OFF_MAX);
     }
+}
+
+/// Logs that a stage which has failed is started again after a pause.
+pub(super) fn log_restart(kind: &str, name: &str, pause: Duration) {
+    tracing::info!(kind, name, pause_s = pause.as_secs_f64(), "a stage will be started again");
 }
 
 /// What a panic of a stage is.

@@ -42,7 +42,7 @@ fn checked(path: &Path, by: &Writer) -> Result<Checked, Fault> {
             command.args(["--module", module]);
         }
     }
-    let answer = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+    let answer = store::printed::without_secrets(&mut command).stdin(Stdio::null()).stderr(Stdio::inherit()).output();
     answer.map_err(|e| e.to_string()).and_then(|output| read(&output)).map_err(|cause| {
         let hint = match &by.static_file {
             Some(path) => format!("check whether {} is damaged", path.display()),

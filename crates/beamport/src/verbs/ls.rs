@@ -276,6 +276,7 @@ mod tests {
             streams: vec![stream],
             runs: vec![run],
             older_runs: 0,
+            older_totals: flow::status::RunTotals::default(),
             stages: Vec::new(),
             missing: Vec::new(),
             unreadable: Vec::new(),

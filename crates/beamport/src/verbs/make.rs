@@ -136,8 +136,7 @@ fn record<'s>(data: &Data, streams: impl Iterator<Item = &'s &'s str>, start: i6
         frontier: stop.first_outside,
         ended: true,
         marked: true,
-        begun: 0,
-        done: 0,
+        ..StreamView::default()
     };
     let views: Vec<StreamView> = streams.map(ended).collect();
     let now = data.media.now().max(stop.first_outside);

@@ -204,6 +204,10 @@ fn text(status: &Status, shown: &[&StreamStatus], others: &[&StreamStatus], most
         let newest = status.runs.len().saturating_sub(RUNS);
         let shown = Status { runs: status.runs[newest..].to_vec(), ..status.clone() };
         text += &format!("\n{}", ls::runs(&shown));
+        let others = newest as u64 + status.older_runs;
+        if others > 0 {
+            text += &format!("and {} more runs: `beamport ls --all`\n", thousands(others));
+        }
     }
     for line in status.streams.iter().flat_map(ls::gone_readers) {
         text += &format!("\n{line}\n");
@@ -398,6 +402,7 @@ mod tests {
             missing: Vec::new(),
             damaged: Vec::new(),
             older_runs: 0,
+            older_totals: flow::status::RunTotals::default(),
         }
     }
 

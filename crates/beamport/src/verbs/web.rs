@@ -2,11 +2,12 @@
 
 use super::open;
 use crate::cli::Web;
+use crate::log;
 use crate::mover;
 use crate::peer;
 use flow::Fault;
 use serde_json::{Map, Value};
-use std::io::Write as _;
+use std::io::IsTerminal as _;
 use std::net::TcpListener;
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
@@ -30,7 +31,7 @@ pub fn run(asked: &Web) -> Result<ExitCode, Fault> {
     let tokens = web::Tokens::of(&data.folder)?;
     if asked.parent.is_none() {
         let address = listener.local_addr().map_err(|e| Fault::io("the page has no address", &e))?;
-        let _ = writeln!(std::io::stderr(), "page: {}", web::url(address, &tokens));
+        log::say(web::location(address, &tokens, &data.folder, std::io::stderr().is_terminal()));
     }
     let instrument = Arc::new(Running { folder: data.folder.clone() });
     web::serve(web::Served { data, listener, plan, tokens, instrument, by_interrupt: asked.parent.is_none() })?;

@@ -658,6 +658,11 @@ impl Merge {
         self.is_safe()
     }
 
+    /// Messages below are as safe as the output's level promises.
+    fn safe(&self) -> u64 {
+        if self.is_on_disk() { self.out.mark(Level::Disk) } else { self.out.next_sequence() }
+    }
+
     /// What was looked at, by input: place and account, of which the newest commit knows all but the last looks.
     pub fn accounts(&self) -> impl Iterator<Item = &crate::records::Input> {
         self.inputs.iter().map(|i| &i.account)
@@ -719,8 +724,8 @@ impl From<&Merge> for StreamView {
             frontier: merge.frontier(),
             ended: merge.ended(),
             marked: merge.marked(),
-            begun: 0,
-            done: 0,
+            safe: merge.safe(),
+            ..Self::default()
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::limits::{LEDGER_PAUSE, STATISTICS_STALE_NS};
 use crate::records::{Gap, Run};
 use crate::{BookDamage, Data, Fault, RUNS, RunsView, WorkerNow, WorkerState, ledger, stream_fault};
 use serde::Serialize;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::io::ErrorKind;
 use store::{Check, Clock, Kind, Level, ReadOptions, Reader};
 use wire::bprn::State;
@@ -203,6 +203,9 @@ pub struct Status {
     pub runs: Vec<RunStatus>,
     /// How many further runs there are, all of them done.
     pub older_runs: u64,
+    /// Sums over those of them whose accounts this [`Watch`] has shown before.
+    #[serde(skip)]
+    pub older_totals: RunTotals,
     /// The accounts of merges, workers and live sinks, one an input, over all that they were given.
     pub stages: Vec<ledger::Row>,
     /// The ids that merges by number did not have; only looked for with the accounts.
@@ -211,6 +214,26 @@ pub struct Status {
     pub unreadable: Vec<Unreadable>,
     /// Messages of books that cannot be read; only looked for with the accounts.
     pub damaged: Vec<BookDamage>,
+}
+
+/// Sums over runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunTotals {
+    /// Messages lost.
+    pub lost: u64,
+    /// Messages that came after the seal of their run.
+    pub late: u64,
+    /// Runs whose account does not close.
+    pub not_closed: u64,
+}
+
+impl RunTotals {
+    /// With a run more.
+    pub fn add(&mut self, run: &RunStatus) {
+        self.lost += run.lost.unwrap_or(0);
+        self.late += run.late;
+        self.not_closed += u64::from(run.closed == Some(false));
+    }
 }
 
 /// What is known of a stream from earlier looks.
@@ -251,6 +274,9 @@ pub struct Watch {
     moments: BTreeMap<String, [(i64, u64); 2]>,
     /// Runs that are sealed and written: they change no more but for late messages.
     done: HashMap<String, RunStatus>,
+    /// Runs that are done and not shown, and what was known of those that were shown before.
+    older: HashSet<String>,
+    older_totals: RunTotals,
     /// Runs of which it shows the newest, and those that are not done.
     most_runs: usize,
 }
@@ -259,8 +285,8 @@ impl Watch {
     /// Of this data folder.
     #[must_use]
     pub fn new(data: &Data) -> Self {
-        let (seen, moments, done) = Default::default();
-        Self { data: data.clone(), seen, looked: None, moments, done, most_runs: usize::MAX }
+        let (seen, moments, done, older, older_totals) = Default::default();
+        Self { data: data.clone(), seen, looked: None, moments, done, older, older_totals, most_runs: usize::MAX }
     }
 
     /// Looks at the newest `most` runs, and at those that are not done: a look costs what it shows, and not what a year
@@ -277,8 +303,11 @@ impl Watch {
         let clock = self.data.media.clock();
         let since = self.looked.replace(clock).map(|last| clock.saturating_sub(last) as f64 * 1e-9);
         let mut view = RunsView::new(&self.data);
-        let mut commits = last_commits_unless(&self.data, &self.done, view.refresh()?)?;
-        let all = shown(view.runs(), &commits, self.most_runs);
+        view.refresh()?;
+        // Books are read once a look, and not at all once every run is done.
+        let is_done = |run: &Run| self.older.contains(&run.name) || self.done.contains_key(&run.name);
+        let mut commits = if view.runs().iter().all(is_done) { BTreeMap::new() } else { last_commits(&self.data)? };
+        let all = self.shown(view.runs(), &commits);
         let older_runs = (view.runs().len() - all.len()) as u64;
         let mut status = Status {
             time: now,
@@ -287,6 +316,7 @@ impl Watch {
             workers: Vec::new(),
             runs: Vec::new(),
             older_runs,
+            older_totals: self.older_totals,
             stages: Vec::new(),
             missing: Vec::new(),
             unreadable: unreadable(&self.data)?,
@@ -386,6 +416,33 @@ impl Watch {
         Ok(())
     }
 
+    /// The newest runs, and those before that are not done, oldest first.
+    fn shown(&mut self, runs: &[Run], commits: &BTreeMap<String, BySink>) -> Vec<Run> {
+        let newest = runs.len().saturating_sub(self.most_runs);
+        let is_finished = |run: &Run| match commits.get(&run.name) {
+            Some(commits) => commits.values().all(|commit| commit.finished),
+            None => run.sinks().is_empty(),
+        };
+        let mut shown = Vec::new();
+        for (at, run) in runs.iter().enumerate() {
+            if at < newest {
+                if self.older.contains(&run.name) {
+                    continue;
+                }
+                let known = self.done.remove(&run.name);
+                if known.is_some() || run.state == State::Sealed && is_finished(run) {
+                    let late = self.seen.values_mut().filter_map(|seen| seen.late.remove(&run.name));
+                    let late = late.map(|(_, late)| late).sum();
+                    known.into_iter().for_each(|run| self.older_totals.add(&RunStatus { late, ..run }));
+                    self.older.insert(run.name.clone());
+                    continue;
+                }
+            }
+            shown.push(run.clone());
+        }
+        shown
+    }
+
     fn look_at_run(&mut self, run: &Run, commits: BySink, accounts: bool) -> RunStatus {
         let late = self.seen.values().filter_map(|s| s.late.get(&run.name)).map(|l| l.1).sum();
         if let Some(done) = self.done.get(&run.name) {
@@ -452,27 +509,6 @@ impl Watch {
         }
         Ok(())
     }
-}
-
-/// The last commits of sinks, by run. Books are read once a look, and not at all once every run is done.
-fn last_commits_unless(
-    data: &Data,
-    done: &HashMap<String, RunStatus>,
-    runs: &[Run],
-) -> Result<BTreeMap<String, BySink>, Fault> {
-    let is_done = |run: &Run| done.contains_key(&run.name);
-    if runs.iter().all(is_done) { Ok(BTreeMap::new()) } else { last_commits(data) }
-}
-
-/// The newest `most` runs, and those before that are not done, oldest first.
-fn shown(runs: &[Run], commits: &BTreeMap<String, BySink>, most: usize) -> Vec<Run> {
-    let newest = runs.len().saturating_sub(most);
-    let is_finished = |run: &Run| match commits.get(&run.name) {
-        Some(commits) => commits.values().all(|commit| commit.finished),
-        None => run.sinks().is_empty(),
-    };
-    let is_done = |run: &Run| run.state == State::Sealed && is_finished(run);
-    runs.iter().enumerate().filter(|(at, run)| *at >= newest || !is_done(run)).map(|(_, run)| run.clone()).collect()
 }
 
 /// The file that a finished sink left behind.

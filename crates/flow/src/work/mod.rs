@@ -396,12 +396,22 @@ impl Work {
         // What is made of messages that wait is no older than they are.
         let frontier = |s: &Source| s.frontier.min(s.waiting.holds_at());
         let frontier = self.sources.iter().map(frontier).min().unwrap_or(i64::MAX);
-        let marked = match self.output.header().level {
-            Level::Memory => true,
-            Level::Disk => self.output.mark(Level::Disk) >= self.output.next_sequence(),
+        let safe = match self.output.header().level {
+            Level::Memory => self.output.next_sequence(),
+            Level::Disk => self.output.mark(Level::Disk),
         };
+        let marked = safe >= self.output.next_sequence();
         let done = if self.pieces.is_empty() && self.pending.is_empty() { self.next_piece } else { self.done };
-        StreamView { name: self.stage.clone(), frontier, ended, marked, begun: self.next_piece, done }
+        StreamView {
+            name: self.stage.clone(),
+            frontier,
+            ended,
+            marked,
+            begun: self.next_piece,
+            done,
+            safe,
+            is_blocked: false,
+        }
     }
 
     /// All that the inputs have now is done and committed.

@@ -65,8 +65,7 @@ pub(super) fn sealed(data: &Data, keeper: &mut RunKeeper, now: i64, streams: &[&
         frontier: i64::MAX,
         ended: false,
         marked: true,
-        begun: 0,
-        done: 0,
+        ..StreamView::default()
     };
     keeper.step(now, &streams.iter().map(view).collect::<Vec<_>>()).unwrap();
     assert_eq!(flow::runs::run(data, "r").unwrap().state.name(), "sealed");
@@ -306,7 +305,7 @@ fn a_payload_segment_that_is_missing_is_counted_once_with_its_origin_and_times()
 fn a_stream_that_cannot_be_read_is_the_trouble_of_its_run_and_the_keeper_goes_on() {
     let (_machine, data, mut keeper, now) = begin();
     keeper.begin("r", now, Some(now + SECOND), Duration::ZERO, "{}", now).unwrap();
-    let view = StreamView { name: "s".into(), frontier: i64::MAX, ended: false, marked: true, begun: 0, done: 0 };
+    let view = StreamView { name: "s".into(), frontier: i64::MAX, ended: false, marked: true, ..StreamView::default() };
     let later = now + 5 * SECOND;
     let changed = keeper.step(later, std::slice::from_ref(&view)).unwrap();
     assert_eq!(changed.iter().map(|run| run.state.name()).collect::<Vec<_>>(), ["settling"]);
@@ -357,4 +356,31 @@ fn a_place_that_its_reader_holds_keeps_its_position() {
     data.hold("s", "file:r", 3).unwrap();
     let readers = data.reader_early("s").unwrap().pins().readers();
     assert_eq!(readers.iter().find(|r| r.name == "file:r").unwrap().committed, 12);
+}
+
+/// A counter that falls is one that began anew: what is known of a run stays in the sums.
+#[test]
+fn losses_of_runs_that_are_no_longer_shown_stay_in_the_sums() {
+    let (_machine, data, mut keeper, now) = begin();
+    let mut writer = data.writer("s", &Options::disk(1 << 20)).unwrap();
+    appended(&mut writer, 0..5, "first");
+    appended(&mut writer, 7..10, "second");
+    let mut watch = flow::status::Watch::new(&data).newest(2);
+    for count in 1..=5_u64 {
+        let name = format!("r{count}");
+        keeper.begin(&name, 0, Some(1000), Duration::ZERO, "{}", now).unwrap();
+        keeper.end(&name, 1000, "asked", now).unwrap();
+        let view = StreamView { name: "s".into(), frontier: i64::MAX, marked: true, ..StreamView::default() };
+        while keeper.unsealed().next().is_some() {
+            keeper.step(now, std::slice::from_ref(&view)).unwrap();
+        }
+        let (mut feed, _) = Feed::open(&data, "file", &name, &["s".into()], true).unwrap();
+        let mut sink = Taker::default();
+        assert_eq!(fed(&data, &mut feed, &mut sink, now).lost, 2);
+        let status = watch.status(now, false).unwrap();
+        let mut totals = status.older_totals;
+        status.runs.iter().for_each(|run| totals.add(run));
+        assert_eq!((status.runs.len() as u64, status.older_runs), (count.min(2), count.saturating_sub(2)));
+        assert_eq!(totals.lost, 2 * count);
+    }
 }

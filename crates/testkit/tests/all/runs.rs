@@ -286,7 +286,8 @@ fn a_run_by_arrival_had_no_members_and_no_loss_after_the_clock_was_ahead() {
     let stop = machine.now();
     keeper.end("r", stop, "asked", stop).unwrap();
     machine.advance(2 * SECOND);
-    let view = StreamView { name: "s".into(), frontier: machine.now(), ended: false, marked: true, begun: 0, done: 0 };
+    let view =
+        StreamView { name: "s".into(), frontier: machine.now(), ended: false, marked: true, ..StreamView::default() };
     keeper.step(machine.now(), &[view]).unwrap();
     assert_eq!(keeper.runs()[0].state.name(), "sealed");
     let (mut feed, _) = Feed::open(&data, "file", "r", &["s".to_owned()], true).unwrap();
