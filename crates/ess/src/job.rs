@@ -210,14 +210,20 @@ impl<'a> Job<'a> {
             }
             self.listen();
             if self.is_cancelled() {
-                self.mover = None;
+                if let Some(mover) = self.mover.take() {
+                    drop(mover);
+                    // It may have made the file since the last look.
+                    self.note_file()?;
+                }
                 self.remove_file()?;
                 return self.finish(None, Some("it was stopped before its start: there is no file".into()));
             }
             if self.supervise()? {
                 return Ok(true);
             }
-            self.note_file()?;
+            if self.mover.is_some() {
+                self.note_file()?;
+            }
             self.end_at_stop();
             if let Some(topic) = self.gone_topic() {
                 self.mover = None;
@@ -325,10 +331,9 @@ impl<'a> Job<'a> {
         self.entry.record.stop_ms.is_some_and(|stop| stop < self.start.start_ms)
     }
 
-    /// Notes which file is that of the job.
+    /// Notes which file is that of the job. Its mover works, or did until now: it refuses a file of somebody else.
     fn note_file(&mut self) -> Result<(), Fault> {
         if self.entry.record.file.is_none()
-            && self.mover.is_some()
             && let Ok(about) = fs::symlink_metadata(self.file())
         {
             self.entry.record.file = Some((about.dev(), about.ino()));

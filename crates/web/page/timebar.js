@@ -404,7 +404,8 @@ export class TimeBar {
   cover(at) {
     const span = this.state.span * 1e9;
     this.end ??= this.to;
-    if (at < this.end - span || at > this.end) this.end = Math.min(this.now(), at + span / 2);
+    // Our now may be before it: answers come late, or a clock is ahead.
+    if (at < this.end - span || at > this.end) this.end = Math.max(at, Math.min(this.now(), at + span / 2));
   }
 
   /** Follows what is new. */
