@@ -105,6 +105,38 @@ def test_sigterm_leaves_the_run_open_and_the_next_start_goes_on(lab, times, nexu
     print(f"{left} SIGTERM and {turns - left} SIGKILL in one run: 0 lost of {detector['messages']} messages")
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_folder_that_was_moved_during_a_run_goes_on(lab, nexus, killed):
+    """The data folder and what is beside it, to another disk: the instrument file names none of its paths."""
+    here, there = lab.folder / "here", lab.folder / "there"
+    here.mkdir()
+    (here / "t.json").write_text(TEMPLATE)
+    text = 'instrument = "lab"\n' + INSTRUMENT.format(settle="300 ms") + SINK
+    (here / "lab.toml").write_text(text)
+    data = Path("beamport-data/lab")
+    (lab.file, lab.data) = (here / "lab.toml", here / data)
+    process, _ = lab.up_ready()
+    until(lambda: lab.stream("detector").marks()[2] > 5, "no messages")
+    if killed:
+        lab.kill(process)
+    else:
+        process.terminate()
+        lab.end(process)
+    here.rename(there)
+    (lab.file, lab.data) = (there / "lab.toml", there / data)
+    process, _ = lab.up_ready()
+    began = lab.stream("detector").marks()[2]
+    until(lambda: lab.stream("detector").marks()[2] > began + 3, "no messages")
+    lab.whole(process)
+    # And once more, when all is done.
+    there.rename(here)
+    (lab.file, lab.data) = (here / "lab.toml", here / data)
+    (file,) = [path for path in here.rglob("*.nxs") if not path.name.startswith(".")]
+    verified = lab.run("verify", file).stdout.decode()
+    assert "ok" in verified, verified
+    lab.run("write", "first", "--output", here / "again.nxs", "--data", lab.data)
+
+
 def test_sigterm_twice_stops_at_once(lab):
     lab.write(INSTRUMENT.format(settle="1 h"))
     process, _ = lab.up_ready()

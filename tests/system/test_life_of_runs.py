@@ -194,7 +194,7 @@ def test_a_stop_reports_the_runs_that_it_ends(lab, times):
     """Those of before have a report of their own, and their losses count."""
     lab.write(SOURCE.format(level="memory"))
     process, _ = lab.up_ready()
-    runs = times(60, 1000)
+    runs = times(60, 10_000)
     for number in range(runs):
         lab.ask(json.dumps({"command": "begin", "run": f"r{number}", "settle": 0}).encode() + b"\n")
         lab.ask(json.dumps({"command": "end", "run": f"r{number}"}).encode() + b"\n")

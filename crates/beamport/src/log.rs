@@ -86,10 +86,18 @@ pub(crate) fn level_of_service() -> LevelFilter {
     if io::stderr().is_terminal() { LevelFilter::WARN } else { LevelFilter::INFO }
 }
 
-/// Says something to a person: as it is, or as an event where events are JSON.
+/// Says what is wrong to a person: as it is, or as an event where events are JSON.
 pub(crate) fn say(text: impl fmt::Display) {
     match IS_JSON.get() {
         Some(true) => tracing::warn!("{text}"),
+        _ => drop(writeln!(io::stderr(), "{text}")),
+    }
+}
+
+/// The same of what is not wrong.
+pub(crate) fn notice(text: impl fmt::Display) {
+    match IS_JSON.get() {
+        Some(true) => tracing::info!("{text}"),
         _ => drop(writeln!(io::stderr(), "{text}")),
     }
 }

@@ -5,7 +5,7 @@
 //! nothing.
 
 use crate::limits::PAGE_AGAIN;
-use crate::log::say;
+use crate::log::{notice, say};
 use flow::Fault;
 use std::io::{self, IsTerminal as _};
 use std::net::TcpListener;
@@ -60,7 +60,7 @@ impl Page {
             let tokens = web::Tokens::of(&self.data)?;
             let listener = self.plan.bind()?;
             let address = listener.local_addr().map_err(cannot)?;
-            say(web::location(address, &tokens, &self.data, io::stderr().is_terminal()));
+            notice(web::location(address, &tokens, &self.data, io::stderr().is_terminal()));
             self.listener = Some(listener);
         }
         let Some(listener) = &self.listener else { return Err(Fault::new("cannot start the page", "")) };

@@ -5,7 +5,7 @@ use crate::edges::Registry;
 use crate::figures::{bytes, thousands};
 use crate::file::{self, Instrument, Mistake};
 use crate::limits::{END_PATIENCE, LEAVE_RUNS};
-use crate::log::say;
+use crate::log::{notice, say};
 use crate::mover::{Mover, program, template_check};
 use crate::page::Page;
 use crate::peer;
@@ -78,7 +78,7 @@ fn may_delete(instrument: &Instrument, is_agreed: bool) -> Result<(), Fault> {
         std::io::stdin().read_line(&mut answer).ok()?;
         Some(matches!(answer.trim(), "y" | "Y" | "yes"))
     };
-    retention::agree(&deletions, &instrument.file, is_agreed, &mut |line| say(line), &mut ask)
+    retention::agree(&deletions, &instrument.file, is_agreed, &mut |line| notice(line), &mut ask)
 }
 
 /// An instrument whose sources run and whose declared runs are open.
@@ -231,12 +231,12 @@ impl Started {
         }
         say_kept(&data);
         if !left.is_empty() {
-            say(goes_on(&left, &folder.to_string()));
+            notice(goes_on(&left, &folder.to_string()));
         }
         match earlier.last() {
-            Some(_) => say(reported_by_ls(&earlier, &folder.to_string())),
+            Some(_) => notice(reported_by_ls(&earlier, &folder.to_string())),
             None if runs.is_empty() && left.is_empty() && is_listed => {
-                say(nothing_to_do(&done, &folder.to_string()));
+                notice(nothing_to_do(&done, &folder.to_string()));
             }
             None => {}
         }
@@ -343,12 +343,15 @@ fn reported_by_ls(earlier: &[String], folder: &str) -> String {
 fn say_waiting(data: &Data, stages: &[Row], late: &[(String, Vec<String>)]) {
     for row in stages.iter().filter(|row| row.held > 0) {
         let what = format!("`{}` has {} unprocessed messages from `{}`", row.stage, thousands(row.held), row.stream);
-        say(format_args!("{what}; the next `up` will process them"));
+        notice(format_args!("{what}; the next `up` will process them"));
     }
     for (stage, inputs) in late.iter().filter(|(stage, _)| stages.iter().all(|row| row.stage != *stage)) {
         for input in inputs {
             let there = data.reader_early(input).map_or(0, |reader| reader.bounds().count - reader.bounds().first);
-            say(format_args!("`{stage}` has processed nothing from `{input}` yet: {} messages wait", thousands(there)));
+            notice(format_args!(
+                "`{stage}` has processed nothing from `{input}` yet: {} messages wait",
+                thousands(there)
+            ));
         }
     }
 }
@@ -374,7 +377,7 @@ fn say_kept(data: &Data) {
     let names: Vec<String> = kept.iter().map(|(name, _)| format!("`{name}`")).collect();
     let total = bytes(kept.iter().map(|(_, bytes)| bytes).sum());
     let (first, folder) = (&kept[0].0, data.folder.display());
-    say(format_args!(
+    notice(format_args!(
         "memory streams keep {total} of shared memory until the machine restarts: {}; to free it, remove what nobody \
          needs (`rm -r {folder}/{first}`), then run `beamport doctor --clean`",
         shortened(&names.join(", "))
@@ -480,7 +483,7 @@ impl Ending {
             names => format!("runs {} are sealed", shortened(&names.join(", "))),
         };
         let next = "press Ctrl-C again to stop at once; the next `up` resumes";
-        say(format_args!("waiting until {until}; {next}"));
+        notice(format_args!("waiting until {until}; {next}"));
         for trouble in mover.troubles().iter().take(1) {
             say(trouble);
         }

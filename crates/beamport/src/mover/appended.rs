@@ -57,7 +57,14 @@ fn run(data: &Data, section: &SourceSection, stop: &AtomicBool, handle: &StageHa
             }
             unsafe_to = None;
         }
-        handle.publish_view(StreamView { name: name.clone(), frontier, ended: false, marked, ..StreamView::default() });
+        handle.publish_view(StreamView {
+            name: name.clone(),
+            frontier,
+            ended: false,
+            marked,
+            safe: bounds.disk,
+            ..StreamView::default()
+        });
         let absent = || {
             let what = format!("source `{name}` has no messages");
             let hint = format!("`beamport append {name}` or Python's `create(\"{name}\")` fill it");

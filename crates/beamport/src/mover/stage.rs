@@ -35,6 +35,8 @@ struct Shared {
     is_troubled: AtomicBool,
     trouble: Mutex<Option<Fault>>,
     warned: Mutex<Option<Instant>>,
+    /// The present fault is in the log, and its end belongs there too.
+    is_logged: AtomicBool,
     /// Why it has processed nothing since it started, or what a source has had nothing of.
     silent: Mutex<Option<Fault>>,
     /// There are orders: a receiver asks for each source after each step.
@@ -156,13 +158,17 @@ impl StageHandle {
             return;
         }
         self.0.is_troubled.store(fault.is_some(), Ordering::Relaxed);
-        if let (None, Some(passed)) = (&fault, self.trouble()) {
+        if fault.is_none()
+            && self.0.is_logged.swap(false, Ordering::Relaxed)
+            && let Some(passed) = self.trouble()
+        {
             tracing::info!(fault = passed.what, "a fault has passed");
         }
         let is_due = of(&self.0.warned).is_none_or(|at| at.elapsed() > WARN_PAUSE);
         if let Some(fault) = fault.as_ref().filter(|_| is_due) {
             tracing::warn!("{fault}");
             set(&self.0.warned, Some(Instant::now()));
+            self.0.is_logged.store(true, Ordering::Relaxed);
         }
         set(&self.0.trouble, fault);
     }
@@ -172,6 +178,7 @@ impl StageHandle {
         tracing::warn!("{fault}");
         set(&self.0.status, None);
         self.0.is_troubled.store(true, Ordering::Relaxed);
+        self.0.is_logged.store(true, Ordering::Relaxed);
         set(&self.0.trouble, Some(fault));
     }
 }
