@@ -31,9 +31,12 @@ pub(super) struct Given {
 /// Reads all messages of a file, or of stdin for `-`; `check` may refuse one. `now` in ns since 1970 UTC.
 pub(super) fn read(file: &Path, now: i64, check: impl Fn(&Given) -> Result<(), String>) -> Result<Vec<Given>, Fault> {
     let name = if file == Path::new("-") { "stdin".into() } else { file.display().to_string() };
-    let text = text(file, &name)?;
+    parse(&text(file, &name)?, &name, now, check)
+}
+
+fn parse(text: &[u8], name: &str, now: i64, check: impl Fn(&Given) -> Result<(), String>) -> Result<Vec<Given>, Fault> {
     let mut given = Vec::new();
-    for message in (Messages { text: &text, at: 0, is_array: None }) {
+    for message in (Messages { text, at: 0, is_array: None }) {
         let line = |at: usize| 1 + text[..at].iter().filter(|byte| **byte == b'\n').count();
         let wrong = |at: usize, cause: String| {
             Fault::new(format!("cannot read the message at line {} of {name}", line(at)), cause)
@@ -221,6 +224,62 @@ mod tests {
 
     fn read_all(text: &str) -> Result<Vec<(usize, Value)>, (usize, String)> {
         Messages { text: text.as_bytes(), at: 0, is_array: None }.collect()
+    }
+
+    /// What stands in files that nobody checked, and in ours after a slip of the hand.
+    #[test]
+    fn mutated_messages_are_read_or_refused_at_their_line() {
+        let good = [
+            r#"{"schema": "f144", "source_name": "T", "value": [1.5, 2], "timestamp": 1772366400000000000}"#,
+            r#"{"content": {"source_name": "det", "message_id": 7, "reference_time": [1], "reference_time_index": [0],
+                "time_of_flight": [5, 6], "pixel_id": [1, 2]}, "schema": "ev44", "origin": "a", "origin_seq": 3}"#,
+            r#"{"schema": "ad00", "source_name": "cam", "id": 1, "timestamp": 5, "dimensions": [2, 3],
+                "data": [1, 2, 3, 4, 5, 6], "data_type": "uint16", "source_time": "2026-11-29T01:02:03Z"}"#,
+            r#"{"hex": "00ff", "schema": "test", "bytes": 2, "stream": "s", "time": 5}"#,
+        ];
+        let pieces =
+            ["18446744073709551616", "-1", "1e400", "null", "[]", "{}", r#""\u0000""#, "9007199254740993", "[[["];
+        let (mut state, mut read, mut refused) = (7_u64, 0, 0);
+        let mut roll = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below
+        };
+        for _ in 0..20_000 {
+            let mut text = good[roll(good.len())].as_bytes().to_vec();
+            for _ in 0..=roll(4) {
+                let at = roll(text.len());
+                match roll(5) {
+                    0 => text[at] ^= 1 << roll(8),
+                    1 => drop(text.drain(at..(at + 1 + roll(20)).min(text.len()))),
+                    2 => {
+                        let piece = good[roll(good.len())].as_bytes();
+                        let from = roll(piece.len());
+                        let piece = &piece[from..(from + roll(40)).min(piece.len())];
+                        drop(text.splice(at..at, piece.iter().copied()));
+                    }
+                    // A value in the place of a value.
+                    _ => {
+                        let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || br#".-+""#.contains(byte);
+                        let end = at + text[at..].iter().take_while(|byte| is_part(byte)).count();
+                        drop(text.splice(at..end, pieces[roll(pieces.len())].bytes()));
+                    }
+                }
+                if text.is_empty() {
+                    break;
+                }
+            }
+            match parse(&text, "mutated", 5, |_| Ok(())) {
+                Ok(_) => read += 1,
+                Err(fault) => {
+                    let lines = 1 + text.iter().filter(|byte| **byte == b'\n').count();
+                    let line = fault.what.split(" line ").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok());
+                    assert!(line.is_some_and(|line: usize| (1..=lines).contains(&line)), "{fault}");
+                    assert!(!fault.cause.is_empty(), "{fault}");
+                    refused += 1;
+                }
+            }
+        }
+        assert!(read > 100 && refused > 10_000, "{read} read, {refused} refused");
     }
 
     #[test]

@@ -249,4 +249,6 @@ fn auto(stream: &mut Stream, found: &Found) -> Result<View, Fault> {
 }
 
 #[cfg(test)]
+mod hostile;
+#[cfg(test)]
 mod tests;

@@ -679,7 +679,7 @@ fn the_cost_of_a_page() {
 }
 
 /// Streams of each view.
-fn all_views(name: &str) -> Folder {
+pub(super) fn all_views(name: &str) -> Folder {
     let folder = Folder::new(name);
     let at = |n: i64| START + n * SECOND / 10;
     let events: Vec<_> =
@@ -698,7 +698,8 @@ fn all_views(name: &str) -> Folder {
     folder
 }
 
-const ALL_VIEWS: [&str; 9] = ["auto", "image", "events", "spectrum", "curve", "trend", "groups", "message", "times"];
+pub(super) const ALL_VIEWS: [&str; 9] =
+    ["auto", "image", "events", "spectrum", "curve", "trend", "groups", "message", "times"];
 
 #[test]
 fn numbers_at_their_limits_do_not_overflow() {
