@@ -194,6 +194,14 @@ def until(what, why, within_s: float = HANG_S):
     pytest.fail(f"nothing came for {within_s:.0f} s: {why() if callable(why) else why}")
 
 
+def preloaded(folder: Path, name: str) -> str:
+    """A library for LD_PRELOAD, made from its source beside this file."""
+    made = folder / f"{name}.so"
+    command = ["cc", "-shared", "-fPIC", "-O1", "-o", made, ROOT / f"tests/system/{name}.c"]
+    subprocess.run(command, check=True, timeout=HANG_S)
+    return str(made)
+
+
 def line_of(pid: int) -> bytes:
     """The command line of a process, NUL between its words; empty once it is gone."""
     try:

@@ -7,26 +7,14 @@ import re
 import resource
 import shutil
 import signal
-import subprocess
-import sys
 
 import pytest
-from conftest import HANG_S, ROOT, until
-from test_reader_names import READ
+from conftest import ROOT, preloaded, until
+from test_reader_names import read_and_die, write
 from test_udp import boards
 
 PAGE = ROOT / "docs/how-to/look-at-3-am.md"
 FIELD = '[source.field]\nkind = "sim"\nmodel = "field"\n'
-WAITS = """
-reader_timeout = "{timeout}"
-[source.cam]
-kind = "sim"
-model = "amor"
-level = "memory"
-live = "1 MiB"
-when_full = "wait"
-rate = 1e5
-"""
 TEMPLATE = '{"children": [{"module": "dataset", "config": {"name": "title", "values": "run"}}]}'
 FILE = '[sink.file]\nkind = "nexus"\ntemplate = "t.json"\ninputs = ["field"]\n'
 
@@ -47,27 +35,10 @@ def logged(lab, process, text: str) -> str:
     return next(line for line in err(lab, process).splitlines() if text in line)
 
 
-def library(lab, name: str) -> str:
-    """One for LD_PRELOAD, from its source in this folder."""
-    made = lab.folder / f"{name}.so"
-    command = ["cc", "-shared", "-fPIC", "-O1", "-o", made, ROOT / f"tests/system/{name}.c"]
-    subprocess.run(command, check=True, timeout=HANG_S)
-    return str(made)
-
-
-def abandon(lab):
-    """A reader that is waited for, and whose process is killed."""
-    pipe = subprocess.PIPE
-    reader = subprocess.Popen([sys.executable, "-c", READ, lab.data], stdin=pipe, stdout=pipe, text=True)
-    reader.stdout.readline()
-    reader.kill()
-    reader.communicate(timeout=HANG_S)
-
-
 def reader_in_the_way(lab, row):
-    lab.write('readers = ["analysis"]\n' + WAITS.format(timeout="10 min"))
+    write(lab, readers='["analysis"]')
     process, _ = lab.up_ready()
-    abandon(lab)
+    read_and_die(lab)
     assert "`analysis`" in logged(lab, process, row)
     lab.run("forget", "cam", "analysis", "--data", lab.data)
     logged(lab, process, "a fault has passed")
@@ -75,23 +46,32 @@ def reader_in_the_way(lab, row):
 
 
 def reader_gone(lab, row):
-    lab.write(WAITS.format(timeout="300 ms"))
+    write(lab, timeout="300 ms")
     process, _ = lab.up_ready()
-    abandon(lab)
+    read_and_die(lab)
     logged(lab, process, row)
     return process
 
 
-def hanging_disk(lab, row):
-    hang = lab.folder / "hang"
+def with_bad_disk(lab, row, variable: str, field: str, again: str):
+    """The disk is bad as long as a file is there."""
+    bad = lab.folder / "bad"
     lab.write(FIELD)
-    env = os.environ | {"LD_PRELOAD": library(lab, "slow_sync"), "SLOW_SYNC_WHILE": str(hang)}
-    process, _ = lab.up_ready(env=env)
-    hang.touch()
-    assert 'stream="field"' in logged(lab, process, row)
-    hang.unlink()
-    logged(lab, process, "the disk of a stream writes again")
+    process, _ = lab.up_ready(env=os.environ | {"LD_PRELOAD": preloaded(lab.folder, "slow_sync"), variable: str(bad)})
+    bad.touch()
+    assert field in logged(lab, process, row)
+    bad.unlink()
+    logged(lab, process, again)
     return process
+
+
+def hanging_disk(lab, row):
+    again = "the disk of a stream writes again"
+    return with_bad_disk(lab, row, "SLOW_SYNC_WHILE", 'stream="field"', again)
+
+
+def failed_stage(lab, row):
+    return with_bad_disk(lab, row, "SLOW_SYNC_FAILS", 'name="field"', "a fault has passed")
 
 
 def full_disk(lab, row):
@@ -109,24 +89,14 @@ def set_clock(lab, row):
     shift = lab.folder / "shift"
     shift.write_text("0")
     lab.write(FIELD + "[run.first]\n")
-    process, _ = lab.up_ready(env=os.environ | {"LD_PRELOAD": library(lab, "shift_clock"), "SHIFT_CLOCK": str(shift)})
+    process, _ = lab.up_ready(
+        env=os.environ | {"LD_PRELOAD": preloaded(lab.folder, "shift_clock"), "SHIFT_CLOCK": str(shift)}
+    )
     logged(lab, process, "the instrument is ready")
     (lab.folder / "new").write_text("-30000000000")
     (lab.folder / "new").rename(shift)
     step = float(re.search(r"step_s=(\S+)", logged(lab, process, row))[1])
     assert -31 < step < -29, step
-    return process
-
-
-def failed_stage(lab, row):
-    fails = lab.folder / "fails"
-    lab.write(FIELD)
-    env = os.environ | {"LD_PRELOAD": library(lab, "slow_sync"), "SLOW_SYNC_FAILS": str(fails)}
-    process, _ = lab.up_ready(env=env)
-    fails.touch()
-    assert 'name="field"' in logged(lab, process, row)
-    fails.unlink()
-    logged(lab, process, "a fault has passed")
     return process
 
 

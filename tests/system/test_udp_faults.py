@@ -13,7 +13,7 @@ import sys
 import time
 
 import pytest
-from conftest import HANG_S, ROOT, Lab, kill, line_of, lost_of, until
+from conftest import HANG_S, Lab, kill, line_of, lost_of, preloaded, until
 from ports import free_port
 from signals import stop
 from test_udp import boards, entries_of, template
@@ -85,13 +85,11 @@ def test_what_the_kernel_drops_while_the_receiver_is_stopped_is_lost_there(lab, 
 @pytest.mark.parametrize("ms", [5, 50])
 def test_a_receiver_does_not_wait_for_the_disk(lab, ms):
     """Boards with losses beside a disk that takes ms for each sync: what is lost is in a book, which is on the disk."""
-    library, log = lab.folder / "slow_sync.so", lab.folder / "syncs"
-    source = ROOT / "tests/system/slow_sync.c"
-    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, source], check=True)
+    log = lab.folder / "syncs"
     names = [f"d{at:03}" for at in range(1, 61)]
     text = boards(60, 'rate = 100, size = "500 B", loss = 0.02')
     lab.write(text.replace("live", 'level = "memory"\nlive') + "[run.first]\n")
-    slow = {"LD_PRELOAD": str(library), "SLOW_SYNC_LOG": str(log), "SLOW_SYNC_MS": str(ms)}
+    slow = {"LD_PRELOAD": preloaded(lab.folder, "slow_sync"), "SLOW_SYNC_LOG": str(log), "SLOW_SYNC_MS": str(ms)}
     process, _ = lab.up_ready(env=os.environ | slow)
     until(lambda: min(beamport.open(lab.data)[name].count for name in names) > 500, "nothing arrives")
     waited = log.read_text().splitlines()

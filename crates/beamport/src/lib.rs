@@ -164,7 +164,7 @@ fn level_of_ess(asked: Option<ess::Level>) -> LevelFilter {
 /// The exit status of a verb; a fault is printed.
 fn ended(answer: Result<ExitCode, Fault>) -> ExitCode {
     answer.unwrap_or_else(|fault| {
-        log::say(fault);
+        log::print_warning(fault);
         ExitCode::from(2)
     })
 }

@@ -7,7 +7,7 @@
 //! many it left out. A log that cannot be written stops nothing.
 
 use crate::limits::{LOG_LINES_MAX, LOG_WINDOW};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
@@ -37,7 +37,7 @@ struct Wanted {
 
 impl Wanted {
     /// # Errors
-    /// The word that is none.
+    /// A word that is neither a form nor a level.
     fn read(text: &str, level: LevelFilter) -> Result<Self, String> {
         let mut wanted = Self { is_json: false, level };
         for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
@@ -86,16 +86,16 @@ pub(crate) fn level_of_service() -> LevelFilter {
     if io::stderr().is_terminal() { LevelFilter::WARN } else { LevelFilter::INFO }
 }
 
-/// Says what is wrong to a person: as it is, or as an event where events are JSON.
-pub(crate) fn say(text: impl fmt::Display) {
+/// Prints what is wrong for a person: as it is, or as an event where events are JSON.
+pub(crate) fn print_warning(text: impl fmt::Display) {
     match IS_JSON.get() {
         Some(true) => tracing::warn!("{text}"),
         _ => drop(writeln!(io::stderr(), "{text}")),
     }
 }
 
-/// The same of what is not wrong.
-pub(crate) fn notice(text: impl fmt::Display) {
+/// Prints what is not wrong in the same way.
+pub(crate) fn print_notice(text: impl fmt::Display) {
     match IS_JSON.get() {
         Some(true) => tracing::info!("{text}"),
         _ => drop(writeln!(io::stderr(), "{text}")),
@@ -136,11 +136,11 @@ fn gelf(level: Level, text: &str) -> Map<String, Value> {
     let timestamp = (time.as_secs_f64() * 1e6).round() / 1e6;
     let short = text.lines().next().unwrap_or_default();
     let mut event = Map::new();
-    let members =
-        json!({"version": "1.1", "host": host, "short_message": short, "timestamp": timestamp, "level": number});
-    if let Value::Object(members) = members {
-        event = members;
-    }
+    event.insert("version".into(), "1.1".into());
+    event.insert("host".into(), host.as_str().into());
+    event.insert("short_message".into(), short.into());
+    event.insert("timestamp".into(), timestamp.into());
+    event.insert("level".into(), number.into());
     if short.len() < text.len() {
         event.insert("full_message".into(), text.into());
     }
@@ -269,6 +269,7 @@ impl Sites {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use serde_json::json;
     use std::sync::Arc;
     use tracing_subscriber::fmt::MakeWriter;
 
@@ -357,8 +358,8 @@ pub(crate) mod tests {
     fn what_was_left_out_is_counted() {
         static SITE: OnceLock<&'static Metadata<'static>> = OnceLock::new();
         let sites = Sites::default();
-        struct Seen;
-        impl tracing_subscriber::Layer<tracing_subscriber::Registry> for Seen {
+        struct SiteLayer;
+        impl tracing_subscriber::Layer<tracing_subscriber::Registry> for SiteLayer {
             fn on_event(
                 &self,
                 event: &Event<'_>,
@@ -368,7 +369,7 @@ pub(crate) mod tests {
             }
         }
         use tracing_subscriber::layer::SubscriberExt as _;
-        tracing::subscriber::with_default(tracing_subscriber::registry().with(Seen), || tracing::warn!("x"));
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(SiteLayer), || tracing::warn!("x"));
         let site = SITE.get().unwrap();
         let begin = Instant::now();
         let admitted = (0..LOG_LINES_MAX + 5).filter(|_| sites.admit(site, begin).is_some()).count();

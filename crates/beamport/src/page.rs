@@ -5,7 +5,7 @@
 //! nothing.
 
 use crate::limits::PAGE_AGAIN;
-use crate::log::{notice, say};
+use crate::log::{print_notice, print_warning};
 use flow::Fault;
 use std::io::{self, IsTerminal as _};
 use std::net::TcpListener;
@@ -49,7 +49,7 @@ impl Page {
             Err(fault) if self.is_warned => tracing::debug!("{fault}"),
             Err(fault) => {
                 self.is_warned = true;
-                say(format_args!("warning: there is no page yet\n{fault}"));
+                print_warning(format_args!("warning: there is no page yet\n{fault}"));
             }
         }
     }
@@ -60,7 +60,7 @@ impl Page {
             let tokens = web::Tokens::of(&self.data)?;
             let listener = self.plan.bind()?;
             let address = listener.local_addr().map_err(cannot)?;
-            notice(web::location(address, &tokens, &self.data, io::stderr().is_terminal()));
+            print_notice(web::location(address, &tokens, &self.data, io::stderr().is_terminal()));
             self.listener = Some(listener);
         }
         let Some(listener) = &self.listener else { return Err(Fault::new("cannot start the page", "")) };

@@ -5,7 +5,7 @@ use crate::edges::Registry;
 use crate::figures::{bytes, thousands};
 use crate::file::{self, Instrument, Mistake};
 use crate::limits::{END_PATIENCE, LEAVE_RUNS};
-use crate::log::{notice, say};
+use crate::log::{print_notice, print_warning};
 use crate::mover::{Mover, program, template_check};
 use crate::page::Page;
 use crate::peer;
@@ -38,12 +38,12 @@ pub fn up(asked: &Up, registry: &Registry) -> Result<ExitCode, Fault> {
     let instrument = match file::read(&asked.file, registry, &template_check) {
         Ok(instrument) => instrument,
         Err(mistakes) => {
-            mistakes.iter().for_each(say);
+            mistakes.iter().for_each(print_warning);
             return Ok(ExitCode::from(2));
         }
     };
     if let Some(why) = verbs::doctor::unfit(&instrument.data) {
-        say(format_args!("warning: {why}\n  hint:  put it on ext4, xfs or tmpfs: `data = \"DIR\"`"));
+        print_warning(format_args!("warning: {why}\n  hint:  put it on ext4, xfs or tmpfs: `data = \"DIR\"`"));
     }
     let has_boards = !asked.no_boards && verbs::boards::plans(&instrument).iter().any(|(_, plan)| plan.is_simulated());
     let on_term = if asked.end_runs { OnTerm::EndRuns } else { OnTerm::LeaveRuns };
@@ -78,7 +78,7 @@ fn may_delete(instrument: &Instrument, is_agreed: bool) -> Result<(), Fault> {
         std::io::stdin().read_line(&mut answer).ok()?;
         Some(matches!(answer.trim(), "y" | "Y" | "yes"))
     };
-    retention::agree(&deletions, &instrument.file, is_agreed, &mut |line| notice(line), &mut ask)
+    retention::agree(&deletions, &instrument.file, is_agreed, &mut |line| print_notice(line), &mut ask)
 }
 
 /// An instrument whose sources run and whose declared runs are open.
@@ -175,7 +175,7 @@ impl Started {
         let mut stages = StageReport { silent, absent, statistics, ..StageReport::default() };
         let truth = truth.unwrap_or_else(|fault| {
             unknown_outcome += 1;
-            say(fault);
+            print_warning(fault);
             None
         });
         let with_boards = |mut report: Value| {
@@ -192,7 +192,7 @@ impl Started {
                 }
                 Err(fault) => {
                     unknown_outcome += 1;
-                    say(fault.leads_to(format!("cannot report the account of `{stage}`")));
+                    print_warning(fault.leads_to(format!("cannot report the account of `{stage}`")));
                 }
             }
         }
@@ -201,11 +201,11 @@ impl Started {
         let mut lost = flow::ledger::lost(&stages.rows).saturating_sub(lost_before) + lost_earlier;
         for gap in &cuts {
             lost += gap.count();
-            say(crate::figures::cut(gap));
+            print_warning(crate::figures::cut(gap));
         }
         unknown_outcome += stages.silent.len();
         for fault in stages.silent.iter().chain(&stages.absent) {
-            say(fault);
+            print_warning(fault);
         }
         for run in &runs {
             let report = all_written(&data, &written, &sinks, &run.name)
@@ -215,7 +215,7 @@ impl Started {
                     lost += report.account.lost;
                     unknown_outcome += usize::from(!report.damaged.is_empty());
                     for fault in &report.damaged {
-                        say(fault);
+                        print_warning(fault);
                     }
                     texts.push(if json { format!("{}\n", with_boards(report.json())) } else { report.text() });
                 }
@@ -225,25 +225,25 @@ impl Started {
                     let fault = fault
                         .leads_to(format!("cannot report run `{}`", run.name))
                         .hint(format!("`beamport verify --data {folder}` lists the damage"));
-                    say(fault);
+                    print_warning(fault);
                 }
             }
         }
         say_kept(&data);
         if !left.is_empty() {
-            notice(goes_on(&left, &folder.to_string()));
+            print_notice(goes_on(&left, &folder.to_string()));
         }
         match earlier.last() {
-            Some(_) => notice(reported_by_ls(&earlier, &folder.to_string())),
+            Some(_) => print_notice(reported_by_ls(&earlier, &folder.to_string())),
             None if runs.is_empty() && left.is_empty() && is_listed => {
-                notice(nothing_to_do(&done, &folder.to_string()));
+                print_notice(nothing_to_do(&done, &folder.to_string()));
             }
             None => {}
         }
         if runs.is_empty() && left.is_empty() {
             let entries = entries_of(&data, &sources).unwrap_or_else(|fault| {
                 unknown_outcome += 1;
-                say(fault);
+                print_warning(fault);
                 Vec::new()
             });
             if !is_listed {
@@ -343,12 +343,12 @@ fn reported_by_ls(earlier: &[String], folder: &str) -> String {
 fn say_waiting(data: &Data, stages: &[Row], late: &[(String, Vec<String>)]) {
     for row in stages.iter().filter(|row| row.held > 0) {
         let what = format!("`{}` has {} unprocessed messages from `{}`", row.stage, thousands(row.held), row.stream);
-        notice(format_args!("{what}; the next `up` will process them"));
+        print_notice(format_args!("{what}; the next `up` will process them"));
     }
     for (stage, inputs) in late.iter().filter(|(stage, _)| stages.iter().all(|row| row.stage != *stage)) {
         for input in inputs {
             let there = data.reader_early(input).map_or(0, |reader| reader.bounds().count - reader.bounds().first);
-            notice(format_args!(
+            print_notice(format_args!(
                 "`{stage}` has processed nothing from `{input}` yet: {} messages wait",
                 thousands(there)
             ));
@@ -359,11 +359,11 @@ fn say_waiting(data: &Data, stages: &[Row], late: &[(String, Vec<String>)]) {
 /// Names stages that a run still needs and the instrument file no longer has. True where a file stays a part.
 fn say_missing(mover: &Mover) -> bool {
     let missing = mover.missing().unwrap_or_else(|fault| {
-        say(fault);
+        print_warning(fault);
         Vec::new()
     });
     for stage in &missing {
-        say(stage.fault(&mover.file()));
+        print_warning(stage.fault(&mover.file()));
     }
     missing.iter().any(|stage| stage.kind == "sink")
 }
@@ -377,7 +377,7 @@ fn say_kept(data: &Data) {
     let names: Vec<String> = kept.iter().map(|(name, _)| format!("`{name}`")).collect();
     let total = bytes(kept.iter().map(|(_, bytes)| bytes).sum());
     let (first, folder) = (&kept[0].0, data.folder.display());
-    notice(format_args!(
+    print_notice(format_args!(
         "memory streams keep {total} of shared memory until the machine restarts: {}; to free it, remove what nobody \
          needs (`rm -r {folder}/{first}`), then run `beamport doctor --clean`",
         shortened(&names.join(", "))
@@ -483,9 +483,9 @@ impl Ending {
             names => format!("runs {} are sealed", shortened(&names.join(", "))),
         };
         let next = "press Ctrl-C again to stop at once; the next `up` resumes";
-        notice(format_args!("waiting until {until}; {next}"));
+        print_notice(format_args!("waiting until {until}; {next}"));
         for trouble in mover.troubles().iter().take(1) {
-            say(trouble);
+            print_warning(trouble);
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::names::{Names, PARENTS};
 use crate::pins::{Kind, Pins};
 use crate::reader::{Check, Mapped, ReadOptions, Reader};
 use crate::writer::{WhenFull, Writer};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -121,13 +121,6 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// To be called when `rows` or `sources` have changed.
-    fn find_sources(&mut self) {
-        let sources = self.sources.iter().enumerate().map(|(at, source)| (source.reader.header().uuid, at));
-        let sources: HashMap<[u8; 16], usize> = sources.collect();
-        self.source_of = self.rows.iter().map(|row| sources.get(&row.uuid).copied()).collect();
-    }
-
     pub(crate) fn new(count: u64, first: u64) -> Self {
         Self { low_from: count, first, ..Self::default() }
     }
@@ -182,6 +175,7 @@ impl Writer {
             self.view.table = Names::read(m, &self.folder, PARENTS)?;
             self.view.rows = rows_of(m, &self.folder)?;
             self.view.low = vec![u64::MAX; self.view.rows.len()];
+            self.view.source_of = vec![None; self.view.rows.len()];
             // A writer that died before its sync leaves rows that a power cut takes, and entries would name them. They
             // are written again: after a sync that failed the kernel calls pages clean that are not there.
             if self.header.level == Level::Disk && !self.view.rows.is_empty() {
@@ -204,9 +198,11 @@ impl Writer {
         }
         let floor = reader.committed();
         let source = Source { reader, row: 0, seed: 0, may: 0..0, floor, passed: floor, origins: Vec::new() };
+        let (at, uuid) = (self.view.sources.len(), source.reader.header().uuid);
+        let View { rows, source_of, .. } = &mut self.view;
+        rows.iter().zip(source_of).filter(|(row, _)| row.uuid == uuid).for_each(|(_, source)| *source = Some(at));
         self.view.sources.push(source);
-        self.view.find_sources();
-        Ok(Parent(self.view.sources.len() - 1))
+        Ok(Parent(at))
     }
 
     /// Appends an entry that points to message `sequence` of a parent without publishing it; returns its sequence here.
@@ -285,7 +281,7 @@ impl Writer {
         let name = source.reader.origin(entry.origin).to_owned();
         let number = match self.view.rows.iter().position(|known| *known == row) {
             Some(at) => at + 1,
-            None => self.add_row(&row)?,
+            None => self.add_row(&row, parent.0)?,
         };
         let origin = self.origin(&name)?;
         let source = &mut self.view.sources[parent.0];
@@ -300,14 +296,16 @@ impl Writer {
         Ok((source.row, origin))
     }
 
-    /// A row of the table for another parent or epoch, on the medium before any entry names it.
-    fn add_row(&mut self, row: &ParentRow) -> Result<usize> {
+    /// A row of the table for another parent or epoch, on the medium before any entry names it. `source`: which of the
+    /// sources has its stream.
+    fn add_row(&mut self, row: &ParentRow, source: usize) -> Result<usize> {
         let free = if self.view.rows.len() < PARENTS_MAX { None } else { Some(self.free_row()?) };
         let (m, view) = (self.media.as_ref(), &mut self.view);
         match free {
             Some(at) => {
                 view.table.replace(m, &self.folder, PARENTS, at, &row.to_text())?;
                 view.rows[at] = row.clone();
+                view.source_of[at] = Some(source);
                 view.sources.iter_mut().filter(|s| usize::from(s.row) == at + 1).for_each(|s| s.may = 0..0);
             }
             None => {
@@ -318,11 +316,11 @@ impl Writer {
                 }
                 view.table = table;
                 view.rows.push(row.clone());
+                view.source_of.push(Some(source));
                 view.low.push(u64::MAX);
                 view.lowest.iter_mut().for_each(|lowest| lowest.push(u64::MAX));
             }
         }
-        view.find_sources();
         Ok(free.map_or(view.rows.len(), |at| at + 1))
     }
 

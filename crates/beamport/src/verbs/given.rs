@@ -239,11 +239,8 @@ mod tests {
         ];
         let pieces =
             ["18446744073709551616", "-1", "1e400", "null", "[]", "{}", r#""\u0000""#, "9007199254740993", "[[["];
-        let (mut state, mut read, mut refused) = (7_u64, 0, 0);
-        let mut roll = |below: usize| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) as usize % below
-        };
+        let (mut dice, mut read, mut refused) = (testkit::Dice::new(7), 0, 0);
+        let mut roll = |below: usize| dice.below(below as u64) as usize;
         for _ in 0..20_000 {
             let mut text = good[roll(good.len())].as_bytes().to_vec();
             for _ in 0..=roll(4) {

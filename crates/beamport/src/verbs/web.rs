@@ -31,7 +31,7 @@ pub fn run(asked: &Web) -> Result<ExitCode, Fault> {
     let tokens = web::Tokens::of(&data.folder)?;
     if asked.parent.is_none() {
         let address = listener.local_addr().map_err(|e| Fault::io("the page has no address", &e))?;
-        log::notice(web::location(address, &tokens, &data.folder, std::io::stderr().is_terminal()));
+        log::print_notice(web::location(address, &tokens, &data.folder, std::io::stderr().is_terminal()));
     }
     let instrument = Arc::new(Running { folder: data.folder.clone() });
     web::serve(web::Served { data, listener, plan, tokens, instrument, by_interrupt: asked.parent.is_none() })?;

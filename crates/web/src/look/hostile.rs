@@ -3,16 +3,6 @@
 use super::tests::{ALL_VIEWS, all_views};
 use super::*;
 
-/// Numbers that repeat themselves.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, below: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % below
-    }
-}
-
 const KEYS: [&str; 14] = [
     "width",
     "height",
@@ -62,22 +52,23 @@ fn values() -> Vec<Value> {
 fn any_request_is_answered_or_refused() {
     let folder = all_views("hostile");
     let mut looker = Looker::new(&folder.0, 16);
-    let mut dice = Dice(3);
+    let mut dice = testkit::Dice::new(3);
+    let mut below = |count: usize| dice.below(count as u64) as usize;
     let streams = ["detector", "devices", "monitor", "camera", "built", "none", "", "../x", "runs"];
     let values = values();
     let (mut drawn, mut faults, mut refused) = (0, 0, 0);
     for _ in 0..6000 {
-        let mut panel = json!({"stream": streams[dice.below(streams.len())], "view": ALL_VIEWS[dice.below(9)],
+        let mut panel = json!({"stream": streams[below(streams.len())], "view": ALL_VIEWS[below(9)],
             "width": 30, "height": 30});
-        for _ in 0..dice.below(4) {
-            panel[KEYS[dice.below(KEYS.len())]] = values[dice.below(values.len())].clone();
+        for _ in 0..below(4) {
+            panel[KEYS[below(KEYS.len())]] = values[below(values.len())].clone();
         }
         let at = [json!(null), json!(0), json!(i64::MAX), json!(1_772_366_401_000_000_000_i64), json!("now")];
-        let mut bytes = json!({"at": at[dice.below(at.len())], "panels": [panel]}).to_string().into_bytes();
+        let mut bytes = json!({"at": at[below(at.len())], "panels": [panel]}).to_string().into_bytes();
         // Some are no JSON, or of another form.
-        if dice.below(5) == 0 {
-            let at = dice.below(bytes.len());
-            bytes[at] = dice.below(256) as u8;
+        if below(5) == 0 {
+            let at = below(bytes.len());
+            bytes[at] = below(256) as u8;
         }
         let Ok(request) = Request::read(&bytes) else {
             refused += 1;
