@@ -27,7 +27,7 @@ class Run(Mapping[str, "Stream"]):
         state (str): `"open"`, `"settling"` (ended, late messages are waited for) or `"sealed"` (complete for ever).
         start (int): first source time that belongs to it, ns since 1970 UTC.
         stop (int | None): first source time that belongs no more; `None` while it is not known.
-        metadata (dict): what was said about it when it began.
+        metadata (dict): what was said about it when it began, with sinks and code of workers of its instrument.
         reason (str): who or what ended it.
 
     Example: `sum(len(m["pixel_id"]) for m in data.run("nickel-2")["detector"].read())`
@@ -46,7 +46,9 @@ class Run(Mapping[str, "Stream"]):
         self.name, self.state, self.reason = fields["name"], fields["state"], fields["reason"]
         self.start = fields["start"]
         self.stop = None if fields["stop"] == _UNKNOWN else fields["stop"]
-        self.metadata = _object(fields["metadata"] or "{}", f"the metadata of run `{self.name}`")
+        said = (fields[key] or "{}" for key in ("metadata", "instrument"))
+        own, of_instrument = (_object(text, f"the metadata of run `{self.name}`") for text in said)
+        self.metadata = own | of_instrument
         # A stream has a row for each of its epochs.
         self._ranges: dict[str, list[dict[str, Any]]] = {}
         for row in fields["streams"]:

@@ -206,12 +206,14 @@ def test_a_stop_reports_the_runs_that_it_ends(lab, times):
     print(f"{runs} runs behind it: stopped in {time.monotonic() - began:.2f} s, one of them the run that it ended")
     assert report["run"] == "last" and report["closed"]
     said = lab.said(process)[1]
-    assert f"{runs} runs were done before this stop: `beamport ls r0 --data {lab.data}` reports one" in said, said
+    assert f"{runs:,} runs were done before this stop: `beamport ls r0 --data {lab.data}` reports one" in said, said
     assert lab.report_of("r0")["closed"]
     # The newest 50 are listed, and how many more there are.
     listed = [f"r{number}" for number in range(runs - 49, runs)] + ["last"]
     assert list(ls(lab)) == listed
+    began = time.monotonic()
     shown = lab.run("ls", "--data", lab.data).stdout.decode()
+    print(f"{runs} runs: the newest 50 listed in {time.monotonic() - began:.2f} s")
     assert f"and {runs - 49:,} older runs, all done: `beamport ls --all`" in shown, shown
     whole = json.loads(lab.run("ls", "--all", "--json", "--data", lab.data).stdout)
     assert len(whole["runs"]) == runs + 1 and whole["older_runs"] == 0

@@ -59,7 +59,22 @@ impl Record for Run {
     }
 
     fn encode(&self, out: &mut Vec<u8>) -> Result<(), Fault> {
-        self.write(out)
+        self.write(out, 0)
+    }
+}
+
+/// A step of a run whose metadata of the instrument are in the message so many before it; 0: in its own.
+pub(crate) struct RunStep<'a>(pub(crate) &'a Run, pub(crate) u32);
+
+impl Record for RunStep<'_> {
+    const SCHEMA: SchemaId = SchemaId(wire::bprn::ID);
+
+    fn time(&self) -> i64 {
+        self.0.time
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) -> Result<(), Fault> {
+        self.0.write(out, self.1)
     }
 }
 
@@ -247,7 +262,7 @@ impl Data {
     }
 
     /// True if there is no such stream, or it was removed while it was read: what a book held is in another one then.
-    fn is_removed(&self, name: &str) -> bool {
+    pub(crate) fn is_removed(&self, name: &str) -> bool {
         matches!(store::Header::read(self.media.as_ref(), &self.stream(name)), Err(store::Error::Missing(_)))
     }
 

@@ -8,13 +8,13 @@
 //! The commits of a source, `SOURCE.commits`, hold its gaps; the ledger reads them.
 
 use crate::book::{Book, Keeps, newest_commit};
-use crate::data::{Data, stream_fault};
+use crate::data::{Data, each_batch, stream_fault};
 use crate::limits::BOOK_NEWEST_BYTES;
 use crate::records::{Commit, Run};
 use crate::{Fault, Passes};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
-use store::ReadOptions;
+use store::{ReadOptions, Reader};
 use wire::bprn::State;
 
 /// The last commit of each sink, by name.
@@ -86,32 +86,98 @@ pub fn last_commit(data: &Data, sink: &str, run: &str) -> Result<Option<Commit>,
 
 /// The newest commits of all sinks for all runs, by run. Every book is read once.
 pub fn last_commits(data: &Data) -> Result<BTreeMap<String, BySink>, Fault> {
-    let mut all: BTreeMap<String, BySink> = BTreeMap::new();
-    let mut books = data.streams(true)?;
-    books.retain(|name| name.ends_with(".commits"));
-    // Those of single runs first: a commit is filed before its book is removed.
-    books.sort_by_key(|name| std::cmp::Reverse(name.matches('.').count()));
-    for book in books {
-        // Those of sources and merges belong to no run, and may be long.
-        if first_of(data, &book).is_some_and(|commit| commit.run.is_empty()) {
-            continue;
+    let mut view = CommitsView::new(data);
+    view.refresh()?;
+    Ok(view.of_runs)
+}
+
+/// The newest commits of sinks, followed: each look reads only what is new in the books of finished runs.
+pub struct CommitsView {
+    data: Data,
+    /// Readers of books by name; none of a book of a source or a merge, which belong to no run and may be long.
+    filed: BTreeMap<String, Option<Reader>>,
+    of_runs: BTreeMap<String, BySink>,
+}
+
+impl CommitsView {
+    /// Of this data folder.
+    pub fn new(data: &Data) -> Self {
+        Self { data: data.clone(), filed: BTreeMap::new(), of_runs: BTreeMap::new() }
+    }
+
+    /// Looks at the books.
+    pub fn refresh(&mut self) -> Result<(), Fault> {
+        let mut books = names(&self.data)?;
+        books.retain(|name| name.ends_with(".commits"));
+        // Those of single runs first: a commit is filed before its book is removed.
+        books.sort_by_key(|name| std::cmp::Reverse(name.matches('.').count()));
+        for book in &books {
+            let is_of_one_run = book.matches('.').count() > 1;
+            if is_of_one_run {
+                let newest = newest_commit(&self.data, book, &mut |_| true)?;
+                newest.into_iter().for_each(|commit| self.see(commit));
+            } else {
+                self.follow(book)?;
+            }
         }
-        for message in data.book_messages(&book)? {
-            let commit = Commit::read(&message)?;
-            // A book of which the first message does not verify.
-            if !commit.run.is_empty() {
-                all.entry(commit.run.clone()).or_default().insert(commit.stage.clone(), commit);
+        self.filed.retain(|book, _| books.contains(book));
+        Ok(())
+    }
+
+    fn see(&mut self, commit: Commit) {
+        // None of a book of a source of which the first message does not verify.
+        if !commit.run.is_empty() {
+            self.of_runs.entry(commit.run.clone()).or_default().insert(commit.stage.clone(), commit);
+        }
+    }
+
+    fn follow(&mut self, book: &str) -> Result<(), Fault> {
+        let mut read = || {
+            if !self.filed.contains_key(book) {
+                let mut reader = self.data.reader(book, ReadOptions::default())?;
+                let first = reader.bounds().first;
+                if first >= reader.end() {
+                    return Ok(Vec::new());
+                }
+                let is_of_stage = commit_at(&mut reader, first).is_some_and(|commit| commit.run.is_empty());
+                reader.seek(first);
+                self.filed.insert(book.to_owned(), (!is_of_stage).then_some(reader));
+            }
+            let Some(Some(reader)) = self.filed.get_mut(book) else { return Ok(Vec::new()) };
+            reader.refresh().map_err(|e| stream_fault(book, e))?;
+            let mut commits = Vec::new();
+            each_batch(reader, u64::MAX, &mut |batch| {
+                for message in batch.iter() {
+                    commits.push(Commit::read(message.payload)?);
+                }
+                Ok(true)
+            })?;
+            Ok(commits)
+        };
+        match read() {
+            Err(_) if self.data.is_removed(book) => Ok(()),
+            Err(fault) => Err(fault),
+            Ok(commits) => {
+                commits.into_iter().for_each(|commit| self.see(commit));
+                Ok(())
             }
         }
     }
-    Ok(all)
+
+    /// The newest commits for a run, by sink.
+    pub fn of_run(&self, run: &str) -> Option<&BySink> {
+        self.of_runs.get(run)
+    }
+
+    /// Forgets runs whose commits are asked for no more.
+    pub fn forget(&mut self, is_done: impl Fn(&str) -> bool) {
+        self.of_runs.retain(|run, _| !is_done(run));
+    }
 }
 
-/// The oldest commit of a book, if it can be read.
-fn first_of(data: &Data, book: &str) -> Option<Commit> {
-    let mut reader = data.reader(book, ReadOptions::default()).ok()?;
-    let first = reader.bounds().first;
-    Commit::read(&reader.get(first).ok()??.1).ok()
+/// A commit of a book, if it can be read.
+fn commit_at(reader: &mut Reader, sequence: u64) -> Option<Commit> {
+    Commit::read(&reader.get(sequence).ok()??.1).ok()
 }
 
 /// Runs of which it is unknown whether a sink has finished them: sealed, without a commit, and some of what the sink
@@ -125,42 +191,115 @@ pub fn unknown_outcome(data: &Data, sink: &str, runs: &[Run]) -> Result<Vec<Stri
     Ok(runs.iter().filter(|r| r.state == State::Sealed && !has(&r.name)).map(|r| r.name.clone()).collect())
 }
 
-/// Files a finished run of a sink: releases its positions in `inputs`, files its last commit and removes its book.
-///
-/// Only the keeper of runs may call it. What there is no room for now, or what its writer still holds, is filed at the
-/// next call: until then the commit is found where it is.
-pub fn file_away(data: &Data, sink: &str, inputs: &[String]) -> Result<(), Fault> {
-    let names = data.media.list(&data.folder);
-    let names = names.map_err(|e| Fault::new(format!("cannot read data folder `{}`", data.folder.display()), e))?;
-    // By name alone: one that was cut short while it was removed has no header any more.
-    for book in names {
-        let Some(run) = run_of(&book, sink) else { continue };
-        let Some(commit) = last_commit(data, sink, run)?.filter(|c| c.finished) else { continue };
-        for stream in inputs {
-            data.release(stream, &reader_name(sink, run))?;
-        }
-        let filed = commits_of(sink);
-        let is_known = newest_commit(data, &filed, &mut |commit| commit.run == run)?.is_some();
-        if !is_known && !file(data, &filed, &commit)? {
-            continue;
-        }
-        match store::remove(&data.media, &data.stream(&book)) {
-            Ok(()) | Err(store::Error::Locked(_)) => {}
-            Err(e) => return Err(stream_fault(&book, e)),
+/// The newest commits of the sinks that work on a run: those that have finished it are filed.
+pub(crate) fn of_open_run(data: &Data, run: &str) -> Result<BySink, Fault> {
+    let suffix = format!(".{run}.commits");
+    let mut all = BySink::new();
+    for book in names(data)? {
+        let Some(sink) = book.strip_suffix(&suffix) else { continue };
+        if let Some(commit) = newest_commit(data, &book, &mut |_| true)? {
+            all.insert(sink.to_owned(), commit);
         }
     }
-    Ok(())
+    Ok(all)
 }
 
-/// Appends a commit to the book of all runs of a sink and waits until it is safe. False if there is no room for it now.
-fn file(data: &Data, name: &str, commit: &Commit) -> Result<bool, Fault> {
-    let mut book = Book::open(data, name, Keeps::All)?;
-    // Commits of many runs are in this book: its numbers are not those of one run.
-    let number = book.next_sequence();
-    match book.append_numbered(commit, number) {
-        Ok(sequence) => book.wait(sequence, FILING_PATIENCE),
-        Err(fault) if fault.passes == Passes::WithRoom => Ok(false),
-        Err(fault) => Err(fault),
+fn names(data: &Data) -> Result<Vec<String>, Fault> {
+    let names = data.media.list(&data.folder);
+    names.map_err(|e| Fault::new(format!("cannot read data folder `{}`", data.folder.display()), e))
+}
+
+/// The runs that a sink has finished, whose last commits are filed. The keeper of runs alone opens it.
+pub struct FinishedRuns {
+    data: Data,
+    sink: String,
+    /// Open from the first run that is filed on: a book begins a segment whenever it is opened.
+    book: Option<Book>,
+    runs: HashSet<String>,
+    /// Commits that are appended and not safe yet, by run.
+    appended: BTreeMap<String, u64>,
+}
+
+impl FinishedRuns {
+    /// Reads what is filed.
+    pub fn open(data: &Data, sink: &str) -> Result<Self, Fault> {
+        let mut runs = HashSet::new();
+        for message in data.book_messages(&commits_of(sink))? {
+            runs.insert(Commit::read(&message)?.run);
+        }
+        Ok(Self { data: data.clone(), sink: sink.to_owned(), book: None, runs, appended: BTreeMap::new() })
+    }
+
+    /// The newest commit of the sink for a run that is not filed.
+    pub fn newest(&self, run: &str) -> Result<Option<Commit>, Fault> {
+        newest_commit(&self.data, &commits_of_run(&self.sink, run), &mut |_| true)
+    }
+
+    /// Whether the last commit of a run is filed.
+    pub fn has(&self, run: &str) -> bool {
+        self.runs.contains(run)
+    }
+
+    /// Files the runs that the sink has finished: releases their positions in `inputs`, files their last commits and
+    /// removes their books.
+    ///
+    /// What there is no room for now, or what its writer still holds, is filed at the next call: until then the commit
+    /// is found where it is.
+    pub fn file_away(&mut self, inputs: &[String]) -> Result<(), Fault> {
+        // By name alone: one that was cut short while it was removed has no header any more.
+        for book in names(&self.data)? {
+            let Some(run) = run_of(&book, &self.sink) else { continue };
+            let commit = match self.has(run) {
+                true => None,
+                false => match self.newest(run)? {
+                    Some(commit) if commit.finished => Some(commit),
+                    _ => continue,
+                },
+            };
+            // Also of a run that is filed: its sink may have been started again after a kill.
+            for stream in inputs {
+                self.data.release(stream, &reader_name(&self.sink, run))?;
+            }
+            if let Some(commit) = commit {
+                if !self.file(&commit)? {
+                    continue;
+                }
+                self.appended.remove(run);
+                self.runs.insert(run.to_owned());
+            }
+            match store::remove(&self.data.media, &self.data.stream(&book)) {
+                Ok(()) | Err(store::Error::Locked(_)) => {}
+                Err(e) => return Err(stream_fault(&book, e)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends a commit and waits until it is safe. False if there is no room for it now.
+    fn file(&mut self, commit: &Commit) -> Result<bool, Fault> {
+        let mut book = match self.book.take() {
+            Some(book) => book,
+            None => Book::open(&self.data, &commits_of(&self.sink), Keeps::All)?,
+        };
+        // Commits of many runs are in this book: its numbers are not those of one run.
+        let number = book.next_sequence();
+        let appended = match self.appended.get(&commit.run) {
+            Some(sequence) => Ok(*sequence),
+            None => book.append_numbered(commit, number),
+        };
+        let filed = match appended {
+            Ok(sequence) => {
+                self.appended.insert(commit.run.clone(), sequence);
+                book.wait(sequence, FILING_PATIENCE)
+            }
+            Err(fault) if fault.passes == Passes::WithRoom => Ok(false),
+            Err(fault) => Err(fault),
+        };
+        match &filed {
+            Ok(_) => self.book = Some(book),
+            Err(_) => self.appended.clear(),
+        }
+        filed
     }
 }
 

@@ -435,7 +435,7 @@ pub const BYTES: &str = "bytes";
 /// What is in streams of a run that is not sealed: names, and the ranges in which its members are until now. A range begins
 /// with what retention has taken, where a sink has seen that it was of the run.
 pub fn until_now(data: &Data, run: &Run, streams: &[String]) -> Result<Vec<Range>, Fault> {
-    let known = commits::last_commits(data)?.remove(&run.name).unwrap_or_default();
+    let known = commits::of_open_run(data, &run.name)?;
     let mut ranges = Vec::new();
     for stream in streams {
         let mut reader = data.reader(stream, ReadOptions::default())?;

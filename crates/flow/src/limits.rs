@@ -153,5 +153,8 @@ pub(crate) const ENFILE: i32 = 23;
 /// The same: the process has no more descriptors.
 pub(crate) const EMFILE: i32 = 24;
 
+/// Steps of runs behind which the metadata of their instrument are written again.
+pub(crate) const DESCRIBED_STEPS: u64 = 256;
+
 /// Runs that a hint names.
 pub(crate) const NAMED_RUNS: usize = 10;

@@ -7,6 +7,7 @@ use crate::Fault;
 use crate::tally::Tally;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use store::{Missing, Why};
 use wire::bpcm::{CommitInput, Count, Open, Total};
 use wire::bprn::{RunStream, STOP_UNKNOWN, State};
@@ -30,7 +31,7 @@ pub struct Run {
     pub settle: i64,
     /// When this state began, ns since 1970 UTC.
     pub time: i64,
-    /// Metadata of the user, JSON text.
+    /// What is said of this run alone, a JSON object as text; see [`Run::all_metadata`].
     pub metadata: String,
     /// Ranges of its members; complete when sealed. A stream has a row for each of its epochs.
     pub streams: Vec<Range>,
@@ -40,6 +41,9 @@ pub struct Run {
     pub inclusive: bool,
     /// How far the wall clock was set in the run, or ahead of which arrivals it began, ns: negative = back, 0 = not.
     pub clock_step: i64,
+    /// What is said of the instrument, a JSON object as text, or empty. Its runs share the text.
+    #[serde(serialize_with = "as_text")]
+    pub instrument: Arc<str>,
 }
 
 /// Where a run is to end.
@@ -110,6 +114,10 @@ fn as_hex<S: serde::Serializer>(id: &[u8; 16], s: S) -> Result<S::Ok, S::Error> 
     s.serialize_str(&store::hex(id))
 }
 
+fn as_text<S: serde::Serializer>(text: &Arc<str>, s: S) -> Result<S::Ok, S::Error> {
+    s.serialize_str(text)
+}
+
 fn as_word<S: serde::Serializer>(state: &State, s: S) -> Result<S::Ok, S::Error> {
     s.serialize_str(state.name())
 }
@@ -155,12 +163,29 @@ impl Run {
 
     /// Names of the sinks that were to write it when it began, as its metadata say.
     pub fn sinks(&self) -> Vec<String> {
-        let metadata: serde_json::Value = serde_json::from_str(&self.metadata).unwrap_or_default();
-        metadata["sinks"].as_object().map_or_else(Vec::new, |sinks| sinks.keys().cloned().collect())
+        #[derive(serde::Deserialize)]
+        struct Sinks {
+            #[serde(default)]
+            sinks: BTreeMap<String, serde::de::IgnoredAny>,
+        }
+        // Of many runs: nothing else of the text is kept. Runs of earlier versions say all in their own metadata.
+        let of = |text: &str| serde_json::from_str::<Sinks>(text).map_or_else(|_| BTreeMap::new(), |found| found.sinks);
+        of(&self.instrument).into_keys().chain(of(&self.metadata).into_keys()).collect()
     }
 
-    /// The message.
-    pub fn write(&self, out: &mut Vec<u8>) -> Result<(), Fault> {
+    /// What is said of the run and of its instrument, as one object: sinks and code of workers are in it.
+    pub fn all_metadata(&self) -> serde_json::Value {
+        let mut all: serde_json::Value = serde_json::from_str(&self.metadata).unwrap_or_default();
+        let of_instrument: serde_json::Map<_, _> = serde_json::from_str(&self.instrument).unwrap_or_default();
+        match all.as_object_mut() {
+            Some(all) => all.extend(of_instrument),
+            None => all = of_instrument.into(),
+        }
+        all
+    }
+
+    /// The message. `back`: the message so many before it has the metadata of the instrument; 0: it has them itself.
+    pub fn write(&self, out: &mut Vec<u8>, back: u32) -> Result<(), Fault> {
         let streams: Vec<RunStream<'_>> = self
             .streams
             .iter()
@@ -187,14 +212,17 @@ impl Run {
             reason: &self.reason,
             inclusive: self.inclusive,
             clock_step: self.clock_step,
+            instrument: if back == 0 { &self.instrument } else { "" },
+            instrument_back: back,
         };
         wire::bprn::write(out, &run).map_err(wire_fault("a run"))
     }
 
-    /// From its message.
-    pub fn read(bytes: &[u8]) -> Result<Self, Fault> {
+    /// From its message, and how many messages before it one has the metadata of its instrument; 0: it is complete.
+    pub fn read(bytes: &[u8]) -> Result<(Self, u32), Fault> {
         let run = wire::bprn::read(bytes).map_err(wire_fault("a run"))?;
-        Ok(Self {
+        let back = run.instrument_back;
+        let run = Self {
             name: run.name.to_string(),
             id: run.id,
             state: run.state,
@@ -219,7 +247,9 @@ impl Run {
             reason: run.reason.to_string(),
             inclusive: run.inclusive,
             clock_step: run.clock_step,
-        })
+            instrument: run.instrument.into(),
+        };
+        Ok((run, back))
     }
 }
 

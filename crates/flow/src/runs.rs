@@ -16,14 +16,15 @@
 //! Failure behaviour: a change without room in `runs` is refused or retried; a restarted mover resumes from the newest
 //! message of each run.
 
-use crate::book::{Book, Keeps};
+use crate::book::{Book, Keeps, RunStep};
 use crate::commits::{self, seen};
 use crate::data::{Data, RUNS, each_batch, not_written, stream_fault};
 use crate::extent::{Extent, follow_stream};
-use crate::limits::{CLOCK_SET, FOLLOW_PAUSE, NAMED_RUNS};
+use crate::limits::{CLOCK_SET, DESCRIBED_STEPS, FOLLOW_PAUSE, NAMED_RUNS};
 use crate::records::{Range, Run, Stop};
 use crate::{Fault, Passes};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 use store::{Clock, Level, ReadOptions, Reader};
 use wire::bprn::{STOP_UNKNOWN, State};
@@ -39,13 +40,17 @@ pub struct RunsView {
     steps: BTreeMap<String, u64>,
     /// Steps that do not verify.
     lost: Vec<std::ops::Range<u64>>,
+    /// Metadata of the instrument by the sequence of the step that has them.
+    instruments: BTreeMap<u64, Arc<str>>,
+    /// Runs whose metadata of the instrument cannot be read, and the step that had them.
+    without: BTreeMap<String, u64>,
 }
 
 impl RunsView {
     /// Opens the stream of runs, or waits for it to be there.
     pub fn new(data: &Data) -> Self {
-        let (runs, places, steps, lost) = Default::default();
-        Self { data: data.clone(), reader: None, runs, places, steps, lost }
+        let (runs, places, steps, lost, instruments, without) = Default::default();
+        Self { data: data.clone(), reader: None, runs, places, steps, lost, instruments, without }
     }
 
     /// All runs, oldest first, each as its newest message says. A message that does not verify is passed over: the run
@@ -68,17 +73,39 @@ impl RunsView {
         })?;
         self.lost.extend(lost);
         for (sequence, run) in read {
-            let run = run?;
-            self.steps.insert(run.name.clone(), sequence);
-            match self.places.get(&run.name) {
-                Some(&at) => self.runs[at] = run,
-                None => {
-                    self.places.insert(run.name.clone(), self.runs.len());
-                    self.runs.push(run);
-                }
-            }
+            let (run, back) = run?;
+            self.see_step(sequence, run, back);
         }
         Ok(&self.runs)
+    }
+
+    fn see_step(&mut self, sequence: u64, mut run: Run, back: u32) {
+        let place = self.places.get(&run.name).copied();
+        self.without.remove(&run.name);
+        if back > 0 {
+            let at = sequence.saturating_sub(back.into());
+            // Steps of one run have the same.
+            let earlier = || place.map(|at| &self.runs[at].instrument).filter(|text| !text.is_empty());
+            match self.instruments.get(&at).or_else(earlier) {
+                Some(text) => run.instrument = text.clone(),
+                None => drop(self.without.insert(run.name.clone(), at)),
+            }
+        } else if !run.instrument.is_empty() {
+            // It is written again from time to time, and kept once.
+            let newest = self.instruments.last_key_value().map(|(_, text)| text);
+            if let Some(text) = newest.filter(|text| **text == run.instrument) {
+                run.instrument = text.clone();
+            }
+            self.instruments.insert(sequence, run.instrument.clone());
+        }
+        self.steps.insert(run.name.clone(), sequence);
+        match place {
+            Some(at) => self.runs[at] = run,
+            None => {
+                self.places.insert(run.name.clone(), self.runs.len());
+                self.runs.push(run);
+            }
+        }
     }
 
     /// What [`RunsView::refresh`] gave last.
@@ -86,11 +113,15 @@ impl RunsView {
         &self.runs
     }
 
-    /// The first message behind the newest step of a run that does not verify: it may be a later step of the run. None
-    /// where nothing later can come.
-    pub fn doubt(&self, run: &Run) -> Option<u64> {
+    /// Why a run may not be as it is shown: a message that does not verify may be a later step of it, where one can
+    /// come, or had the metadata of its instrument.
+    pub fn doubt(&self, run: &Run) -> Option<String> {
+        if let Some(at) = self.without.get(&run.name) {
+            return Some(format!("its sinks were in message {at} of `{RUNS}`, which does not verify"));
+        }
         let step = self.steps.get(&run.name).filter(|_| run.state != State::Sealed)?;
-        self.lost.iter().map(|l| l.start).find(|at| at > step)
+        let at = self.lost.iter().map(|l| l.start).find(|at| at > step)?;
+        Some(format!("its newest step may be message {at} of `{RUNS}`, which does not verify"))
     }
 }
 
@@ -157,6 +188,10 @@ pub struct RunKeeper {
     followed: i64,
     /// The time of each run that is not sealed.
     times: BTreeMap<String, RunTime>,
+    /// What is said of the instrument in runs that begin from now on.
+    instrument: Arc<str>,
+    /// The newest step that has metadata of the instrument, and these.
+    described: Option<(u64, Arc<str>)>,
 }
 
 /// How time goes on in a run, whoever sets the wall clock.
@@ -200,7 +235,15 @@ impl RunKeeper {
         }
         let (sealing, extents) = (BTreeMap::new(), BTreeMap::new());
         let (data, followed) = (data.clone(), i64::MIN);
-        Ok(Self { data, book, runs, pending: None, sealing, unread: None, extents, followed, times })
+        let (pending, unread, described, instrument) = (None, None, None, "".into());
+        Ok(Self { data, book, runs, pending, sealing, unread, extents, followed, times, instrument, described })
+    }
+
+    /// Sets what is said of the instrument in runs that begin from now on: a JSON object as text, or nothing.
+    pub fn set_instrument(&mut self, metadata: &str) {
+        if *self.instrument != *metadata {
+            self.instrument = metadata.into();
+        }
     }
 
     /// What opening the stream of runs found: where it was cut, runs are forgotten.
@@ -325,6 +368,7 @@ impl RunKeeper {
             reason: String::new(),
             inclusive,
             clock_step: if ahead > CLOCK_SET { -ahead } else { 0 },
+            instrument: self.instrument.clone(),
         };
         let run = Run { streams: self.beginnings(&run, now)?, ..run };
         let (time, clock) = both_clocks(&self.data);
@@ -557,7 +601,7 @@ impl RunKeeper {
         let extent = self.extents.get(&run.name).and_then(|extents| extents.get(&stream.name));
         // What retention took since is a member all the same, where a sink has seen it.
         let taken = if bounds.first > 0 && !by_arrival {
-            let known = commits::last_commits(&self.data)?.remove(&run.name).unwrap_or_default();
+            let known = commits::of_open_run(&self.data, &run.name)?;
             seen(&known, &stream.name, &header.uuid)
         } else {
             None
@@ -607,8 +651,14 @@ impl RunKeeper {
 
     /// Appends a step of a run and waits for the mark. False if it is not marked yet, or there is no room for it.
     fn append(&mut self, run: &Run, patience: Duration) -> Result<bool, Fault> {
-        let sequence = match self.book.append(run) {
-            Ok(sequence) => sequence,
+        let back = self.described_back(run);
+        let sequence = match self.book.append(&RunStep(run, back)) {
+            Ok(sequence) => {
+                if back == 0 && !run.instrument.is_empty() {
+                    self.described = Some((sequence, run.instrument.clone()));
+                }
+                sequence
+            }
             Err(fault) if fault.passes == Passes::WithRoom => return Ok(false),
             Err(fault) => return Err(fault),
         };
@@ -618,6 +668,17 @@ impl RunKeeper {
         }
         self.adopt(run);
         Ok(true)
+    }
+
+    /// How many messages before the next one has the metadata of the instrument of a run; 0 if they are to be written
+    /// with it. They are written again from time to time, so that damage takes them from few runs, and always in
+    /// memory, where the book discards its oldest messages.
+    fn described_back(&self, run: &Run) -> u32 {
+        let is_same = |(_, text): &&(u64, Arc<str>)| *text == run.instrument;
+        let described =
+            self.described.as_ref().filter(is_same).filter(|_| self.book.writer().header().level == Level::Disk);
+        let back = described.map_or(0, |(at, _)| self.book.next_sequence().saturating_sub(*at));
+        if back < DESCRIBED_STEPS { back as u32 } else { 0 }
     }
 
     /// A step that is written down.

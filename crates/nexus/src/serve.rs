@@ -86,7 +86,7 @@ impl Plan {
         let run_id = run.id.iter().map(|b| format!("{b:02x}")).collect();
         // Of files of frames these are the streams: a template knows them by names of its own.
         let inputs = job.inputs.iter().map(|stream| job.writer.topic_of(stream).to_owned()).collect();
-        let (start, metadata) = (run.start, run.metadata.clone());
+        let (start, metadata) = (run.start, run.all_metadata().to_string());
         let (run, file) = (run.name.clone(), job.output.clone());
         match &job.work {
             Work::Frames { max, compression } => {

@@ -49,7 +49,7 @@ pub struct Run<'a> {
     pub settle: i64,
     /// When this state began, ns since 1970 UTC.
     pub time: i64,
-    /// What the user says about the run, JSON.
+    /// What is said of this run, JSON.
     pub metadata: &'a str,
     /// The ranges in which its messages are; complete when sealed.
     pub streams: List<'a, RunStream<'a>>,
@@ -59,6 +59,10 @@ pub struct Run<'a> {
     pub inclusive: bool,
     /// How far the wall clock was set in the run or before, ns: negative = back, 0 = not.
     pub clock_step: i64,
+    /// What is said of the instrument, JSON: the runs of an instrument share it.
+    pub instrument: &'a str,
+    /// The message so many before this one has `instrument`; 0: it is here, or nothing is said.
+    pub instrument_back: u32,
 }
 
 /// The range of one stream in which the messages of a run are.
@@ -116,14 +120,16 @@ pub fn read(bytes: &[u8]) -> Result<Run<'_>, Error> {
         reason: table.text_or_empty(9, "reason")?,
         inclusive: table.flag(10, "inclusive")?,
         clock_step: table.number(11, 0, "clock_step")?,
+        instrument: table.text_or_empty(12, "instrument")?,
+        instrument_back: table.number(13, 0, "instrument_back")?,
     })
 }
 
 /// Writes a message into `out`, replacing what was there.
 pub fn write(out: &mut Vec<u8>, parts: &Run<'_>) -> Result<(), Error> {
     let mut writer = Writer::begin(out, ID);
-    let [name, id, state, start, stop, settle, time, metadata, streams, reason, inclusive, clock_step] =
-        writer.root([4, 4, 1, 8, 8, 8, 8, 4, 4, 4, 1, 8]);
+    let [name, id, state, start, stop, settle, time, metadata, streams, reason, inclusive, clock_step, of_all, back] =
+        writer.root([4, 4, 1, 8, 8, 8, 8, 4, 4, 4, 1, 8, 4, 4]);
     writer.put(state, parts.state as u8);
     writer.put(start, parts.start);
     writer.put(stop, parts.stop);
@@ -131,6 +137,7 @@ pub fn write(out: &mut Vec<u8>, parts: &Run<'_>) -> Result<(), Error> {
     writer.put(time, parts.time);
     writer.put(inclusive, u8::from(parts.inclusive));
     writer.put(clock_step, parts.clock_step);
+    writer.put(back, parts.instrument_back);
     writer.text(name, parts.name);
     writer.array(id, Array::from(&parts.id));
     writer.text(metadata, parts.metadata);
@@ -146,5 +153,6 @@ pub fn write(out: &mut Vec<u8>, parts: &Run<'_>) -> Result<(), Error> {
         writer.text(clock, stream.clock);
     }
     writer.text(reason, parts.reason);
+    writer.text(of_all, parts.instrument);
     writer.finish()
 }

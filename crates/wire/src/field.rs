@@ -145,6 +145,8 @@ impl<'a> Message<'a> {
                 ("reason", Text(m.reason)),
                 ("inclusive", Field::Bool(m.inclusive)),
                 ("clock_step", Int(m.clock_step)),
+                ("instrument", Text(m.instrument)),
+                ("instrument_back", UInt(m.instrument_back.into())),
             ],
             Message::Bpas(m) => vec![
                 ("stage", Text(m.stage)),

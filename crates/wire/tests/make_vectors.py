@@ -162,6 +162,8 @@ OWN = {
         ("reason", "text"),
         ("inclusive", "bool"),
         ("clock_step", "i64"),
+        ("instrument", "text"),
+        ("instrument_back", "u32"),
     ],
     "bpcm": [
         ("stage", "text"),
@@ -852,6 +854,8 @@ def ours():
         "reason": "",
         "inclusive": False,
         "clock_step": 0,
+        "instrument": '{"sinks": {"file": {}}}',
+        "instrument_back": 0,
     }
     save("bprn_open", own("bprn", run), run)
     sealed = run | {
@@ -861,11 +865,13 @@ def ours():
         "streams": [stream, stream | {"name": "t", "clock": "none"}],
         "inclusive": True,
         "clock_step": -30_000_000_000,
+        "instrument": "",
+        "instrument_back": 7,
     }
     save("bprn_sealed", own("bprn", sealed), sealed)
     least = {"name": "r", "id": uuid}
     defaults = {"state": "open", "start": 0, "settle": 0, "time": 0, "metadata": "", "streams": [], "reason": ""}
-    defaults |= {"inclusive": False, "clock_step": 0}
+    defaults |= {"inclusive": False, "clock_step": 0, "instrument": "", "instrument_back": 0}
     # An absent field of 0 reads as 0; the stop of a run has another default, see bprn.fbs.
     save("bprn_least", own("bprn", least), least | defaults | {"stop": None})
 

@@ -89,10 +89,10 @@ impl SinkSection {
         }
     }
 
-    /// What the metadata of a run says of the file. `data`: the data folder, from which paths are found again when both
-    /// were moved.
+    /// What the metadata of a run says of the file, the same for each run: in its name, `{run}` stands for the run.
+    /// `data`: the data folder, from which paths are found again when both were moved.
     #[must_use]
-    pub fn provenance(&self, instrument: &str, run: &str, data: &Path) -> Json {
+    pub fn provenance(&self, instrument: &str, data: &Path) -> Json {
         match &self.work {
             Work::Template(template) => {
                 let Writer { static_file, layout, topics, .. } = &self.writer;
@@ -106,7 +106,7 @@ impl SinkSection {
                 made
             }
             Work::Frames { max, compression } => {
-                let path = self.path_of(instrument, run);
+                let path = self.path_of(instrument, "{run}");
                 let name = path.file_name().map(|name| name.to_string_lossy());
                 let compression = compression.word();
                 json!({"frames": max, "compression": compression, "name": name, "inputs": self.inputs.value})

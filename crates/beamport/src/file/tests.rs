@@ -534,7 +534,7 @@ fn a_template_may_know_streams_by_other_names() {
     let sink = &instrument.sinks[0];
     assert!(sink.has_place_for("x") && !sink.has_place_for("loki.detector"));
     assert_eq!((sink.writer.topic_of("x"), sink.writer.topic_of("y")), ("loki.detector", "y"));
-    assert_eq!(sink.provenance("a", "1", Path::new("/data"))["topics"]["x"], "loki.detector");
+    assert_eq!(sink.provenance("a", Path::new("/data"))["topics"]["x"], "loki.detector");
     // The name of one stream may be that of another in the template.
     let swapped = parsed("{ x = \"y\", y = \"x\" }", "y").unwrap();
     assert!(swapped.sinks[0].has_place_for("x"));

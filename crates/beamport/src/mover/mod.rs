@@ -41,10 +41,11 @@ use child::{Children, Key};
 use control::{Command, Control, EdgeCommands, number, stop};
 use cutover::{Pair, Underway};
 use file_watch::FileWatch;
+use flow::commits::{self, FinishedRuns};
 use flow::edge::Provenance;
 use flow::limits::BOOK_HISTORY_BYTES;
 use flow::records::{Gap, Run, Stop};
-use flow::{Book, Data, Fault, Keeps, Passes, RunKeeper, StreamView, commits, reader_name};
+use flow::{Book, Data, Fault, Keeps, Passes, RunKeeper, StreamView, reader_name};
 use reader_names::ReaderNames;
 use receiver::Asked;
 use serde_json::{Value, json};
@@ -137,6 +138,8 @@ pub struct Mover {
     stalls: Stalls,
     /// Runs whose end and seal are still to be logged.
     unsealed: BTreeMap<String, State>,
+    /// What each of `instrument.sinks` has finished, in the same order.
+    finished: Vec<FinishedRuns>,
     /// Files of which nobody can tell whether they are finished: the books say no more.
     unknown_outcome: Vec<Key>,
     declared: bool,
@@ -195,6 +198,7 @@ impl Mover {
             reader_names: ReaderNames::default(),
             stalls: Stalls::default(),
             unsealed: BTreeMap::new(),
+            finished: Vec::new(),
             unknown_outcome,
             done_before: BTreeSet::new(),
             done: BTreeMap::new(),
@@ -212,6 +216,7 @@ impl Mover {
         ReaderNames::begin(&mover.data, &mover.instrument)?;
         mover.start_stages()?;
         mover.wait_for_streams(signals)?;
+        mover.open_finished()?;
         // What was finished before a kill came between.
         with_room(signals, || mover.file_away())?;
         mover.done_before = mover.done()?;
@@ -225,6 +230,12 @@ impl Mover {
         mover.duties.hold = mover.places(mover.keeper.runs())?;
         mover.hold();
         Ok(mover)
+    }
+
+    fn open_finished(&mut self) -> Result<(), Fault> {
+        let of = |sink: &SinkSection| FinishedRuns::open(&self.data, &sink.name);
+        self.finished = self.instrument.sinks.iter().map(of).collect::<Result<_, _>>()?;
+        Ok(())
     }
 
     /// Starts the stages in their order: each reads only stages before it.
@@ -329,9 +340,10 @@ impl Mover {
         settle: Duration,
         metadata: &str,
     ) -> Result<Run, Fault> {
-        let metadata = self.with_provenance(name, metadata)?;
+        let described = self.provenance()?;
+        self.keeper.set_instrument(&described);
         let now = self.data.media.now();
-        let run = self.keeper.begin(name, start, stop, settle, &metadata, now)?;
+        let run = self.keeper.begin(name, start, stop, settle, metadata, now)?;
         tracing::info!(run = name, "a run begins");
         self.unsealed.insert(run.name.clone(), State::Open);
         // It has begun, whatever keeps its places from being held now.
@@ -343,24 +355,20 @@ impl Mover {
         Ok(run)
     }
 
-    /// What simulated sources know to be true, what each sink makes of which streams, and which code workers run goes into the run's metadata:
-    /// so it stands in the file, and the file can be written again.
-    fn with_provenance(&self, run: &str, metadata: &str) -> Result<String, Fault> {
-        let mut value: Value =
-            serde_json::from_str(metadata).map_err(|e| Fault::new("the metadata of the run is not JSON", e))?;
+    /// What simulated sources know to be true, what each sink makes of which streams, and which code workers run: so it
+    /// stands in the file, and the file can be written again.
+    fn provenance(&self) -> Result<String, Fault> {
         let mut groups: BTreeMap<&str, serde_json::Map<String, Value>> = BTreeMap::new();
         for section in self.instrument.sources() {
             if let Some(Provenance { group, value }) = section.plan.provenance()? {
                 groups.entry(group).or_default().insert(section.name.clone(), value);
             }
         }
-        if let Some(object) = value.as_object_mut() {
-            object.extend(groups.into_iter().map(|(group, sources)| (group.to_owned(), sources.into())));
-        }
+        let groups = groups.into_iter().map(|(group, sources)| (group.to_owned(), sources.into()));
+        let mut all: serde_json::Map<String, Value> = groups.collect();
         let first = self.instrument.sinks.iter().filter(|sink| sink.is_first());
-        let sinks: serde_json::Map<String, Value> = first
-            .map(|sink| (sink.name.clone(), sink.provenance(&self.instrument.name, run, &self.data.folder)))
-            .collect();
+        let sinks: serde_json::Map<String, Value> =
+            first.map(|sink| (sink.name.clone(), sink.provenance(&self.instrument.name, &self.data.folder))).collect();
         // Code that has no hash is ready-made or installed.
         let code = |worker: &StageHandle| worker.code().filter(|code| code["hash"].is_string());
         let workers: serde_json::Map<String, Value> = self
@@ -369,22 +377,21 @@ impl Mover {
             .map(|(name, code)| (name, json!({"call": code["call"], "hash": code["hash"]})))
             .collect();
         for (name, made) in [("sinks", sinks), ("workers", workers)] {
-            if let Some(object) = value.as_object_mut().filter(|_| !made.is_empty()) {
-                object.insert(name.into(), made.into());
+            if !made.is_empty() {
+                all.insert(name.into(), made.into());
             }
         }
-        Ok(value.to_string())
+        Ok(Value::from(all).to_string())
     }
 
     /// Named positions at the beginning of runs, so that `wait` waits for their sinks. Where a sink has committed, its own
     /// positions are kept since then.
     fn places(&self, runs: &[Run]) -> Result<Vec<(Key, String)>, Fault> {
-        let commits = commits::last_commits(&self.data)?;
         let mut places = Vec::new();
         for run in runs {
-            for sink in &self.instrument.sinks {
+            for (sink, finished) in self.instrument.sinks.iter().zip(&self.finished) {
                 let file = (sink.name.clone(), run.name.clone());
-                let has_committed = commits.get(&run.name).is_some_and(|of_run| of_run.contains_key(&sink.name));
+                let has_committed = finished.has(&run.name) || finished.newest(&run.name)?.is_some();
                 if !has_committed && !self.unknown_outcome.contains(&file) {
                     places.extend(sink.inputs.value.iter().map(|stream| (file.clone(), stream.clone())));
                 }
@@ -453,9 +460,9 @@ impl Mover {
     }
 
     /// Files what sinks have finished.
-    fn file_away(&self) -> Result<(), Fault> {
-        for sink in &self.instrument.sinks {
-            commits::file_away(&self.data, &sink.name, &sink.inputs.value)?;
+    fn file_away(&mut self) -> Result<(), Fault> {
+        for (sink, finished) in self.instrument.sinks.iter().zip(&mut self.finished) {
+            finished.file_away(&sink.inputs.value)?;
         }
         Ok(())
     }
@@ -471,12 +478,13 @@ impl Mover {
 
     /// Runs that are not sealed, and files that are not finished and not given up.
     fn left(&self) -> Result<Remaining, Fault> {
-        let commits = commits::last_commits(&self.data)?;
         let mut left = Remaining { unsealed: self.keeper.unsealed().next().is_some(), files: Vec::new() };
-        for run in self.keeper.runs() {
-            for sink in &self.instrument.sinks {
-                let commit = commits.get(&run.name).and_then(|of_run| of_run.get(&sink.name));
-                let has_ended = commit.is_some_and(|c| c.finished) && !self.children.works_on(&sink.name, &run.name);
+        let is_done = |run: &&Run| self.done_before.contains(&run.name) || self.done.contains_key(&run.name);
+        for run in self.keeper.runs().iter().filter(|run| !is_done(run)) {
+            for (sink, finished) in self.instrument.sinks.iter().zip(&self.finished) {
+                let is_finished =
+                    finished.has(&run.name) || finished.newest(&run.name)?.is_some_and(|commit| commit.finished);
+                let has_ended = is_finished && !self.children.works_on(&sink.name, &run.name);
                 let file = (sink.name.clone(), run.name.clone());
                 if !has_ended
                     && !self.children.has_failed(&sink.name, &run.name)
@@ -946,7 +954,12 @@ impl Mover {
             arguments = json!({"command": command, "bytes": arguments.len(), "begin": begin}).to_string();
         }
         let answer = match answer {
-            Ok(value) => value.to_string(),
+            Ok(value) => {
+                let mut value = value.clone();
+                // Long, and in the stream `runs`.
+                value.as_object_mut().and_then(|answer| answer.remove("instrument"));
+                value.to_string()
+            }
             Err(fault) => fault.to_string(),
         };
         let message = wire::bpct::Control { command, arguments: &arguments, from, time: now, answer: &answer };

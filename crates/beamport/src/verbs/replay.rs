@@ -171,6 +171,7 @@ fn record(into: &Data, run: &Run, views: &[StreamView]) -> Result<Run, Fault> {
     let now = into.media.now().max(run.stop);
     let settle = now.saturating_sub(run.stop).max(run.settle).max(0) as u64;
     let mut keeper = RunKeeper::open(into)?;
+    keeper.set_instrument(&run.instrument);
     keeper.begin(&run.name, run.start, run.stops(), Duration::from_nanos(settle), &run.metadata, now)?;
     keeper.end(&run.name, run.stops(), &run.reason, now)?;
     seal(&mut keeper, &run.name, views, now)

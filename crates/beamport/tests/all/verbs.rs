@@ -1447,7 +1447,7 @@ fn a_wrong_bit_in_what_a_sink_has_filed_leaves_it_untold_whether_a_run_is_writte
     while !feed.step(&mut taker).unwrap().complete {}
     feed.finish(&mut taker, "{}", START).unwrap();
     drop(feed);
-    flow::commits::file_away(&data, "file", &["devices".into()]).unwrap();
+    flow::commits::FinishedRuns::open(&data, "file").unwrap().file_away(&["devices".into()]).unwrap();
     let runs = flow::runs::runs(&data).unwrap();
     assert!(flow::commits::unknown_outcome(&data, "file", &runs).unwrap().is_empty());
     turn_first(&data, "file.commits");

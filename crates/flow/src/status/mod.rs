@@ -13,19 +13,18 @@
 //! Failure behaviour: a stream that cannot be read is listed as unreadable, and the others are shown.
 
 pub mod members;
+mod seen;
 
-use crate::commits::{self, BySink, last_commits};
-use crate::limits::{LEDGER_PAUSE, STATISTICS_STALE_NS};
+use crate::commits::{self, BySink, CommitsView};
+use crate::limits::STATISTICS_STALE_NS;
 use crate::records::{Gap, Run};
 use crate::{BookDamage, Data, Fault, RUNS, RunsView, WorkerNow, WorkerState, ledger, stream_fault};
+use seen::Seen;
 use serde::Serialize;
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::ErrorKind;
-use store::{Check, Clock, Kind, Level, ReadOptions, Reader};
+use store::{Check, Kind, Level, ReadOptions, Reader};
 use wire::bprn::State;
-
-/// Entries of one sum: retention moves in steps of segments, and a partly taken sum is made again from its rest.
-const BLOCK: u64 = 4096;
 
 /// A reader of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -236,37 +235,13 @@ impl RunTotals {
     }
 }
 
-/// What is known of a stream from earlier looks.
-#[derive(Default)]
-struct Seen {
-    uuid: [u8; 16],
-    /// Entries below were looked at.
-    next: u64,
-    /// (first sequence, bytes of payload) of blocks, oldest first; the last one may grow.
-    blocks: VecDeque<(u64, u64)>,
-    /// Messages and bytes that came since the last look.
-    came: (u64, u64),
-    /// Late messages by run: (looked at below this sequence, count).
-    late: HashMap<String, (u64, u64)>,
-    lost: Option<Lost>,
-    /// What recoveries cut of messages that were marked.
-    cut: Vec<Gap>,
-}
-
-/// What the ledger said is lost of a stream.
-#[derive(Clone, Copy)]
-struct Lost {
-    /// When it was asked, ns of `Media::clock`.
-    asked: i64,
-    /// How long the answer took, ns.
-    took: i64,
-    /// Messages.
-    count: u64,
-}
-
 /// Looks at a data folder again and again.
 pub struct Watch {
     data: Data,
+    /// The stream of runs that it follows, by its identity; none before there is one.
+    of_stream: Option<[u8; 16]>,
+    runs: RunsView,
+    commits: CommitsView,
     seen: BTreeMap<String, Seen>,
     /// When it was looked at, ns of `Media::clock`.
     looked: Option<i64>,
@@ -285,8 +260,9 @@ impl Watch {
     /// Of this data folder.
     #[must_use]
     pub fn new(data: &Data) -> Self {
-        let (seen, moments, done, older, older_totals) = Default::default();
-        Self { data: data.clone(), seen, looked: None, moments, done, older, older_totals, most_runs: usize::MAX }
+        let (of_stream, seen, looked, moments, done, older, older_totals) = Default::default();
+        let (data, runs, commits) = (data.clone(), RunsView::new(data), CommitsView::new(data));
+        Self { data, of_stream, runs, commits, seen, looked, moments, done, older, older_totals, most_runs: usize::MAX }
     }
 
     /// Looks at the newest `most` runs, and at those that are not done: a look costs what it shows, and not what a year
@@ -302,13 +278,9 @@ impl Watch {
     pub fn status(&mut self, now: i64, accounts: bool) -> Result<Status, Fault> {
         let clock = self.data.media.clock();
         let since = self.looked.replace(clock).map(|last| clock.saturating_sub(last) as f64 * 1e-9);
-        let mut view = RunsView::new(&self.data);
-        view.refresh()?;
-        // Books are read once a look, and not at all once every run is done.
-        let is_done = |run: &Run| self.older.contains(&run.name) || self.done.contains_key(&run.name);
-        let mut commits = if view.runs().iter().all(is_done) { BTreeMap::new() } else { last_commits(&self.data)? };
-        let all = self.shown(view.runs(), &commits);
-        let older_runs = (view.runs().len() - all.len()) as u64;
+        self.follow_runs()?;
+        let all = self.shown();
+        let older_runs = (self.runs.runs().len() - all.len()) as u64;
         let mut status = Status {
             time: now,
             data: self.data.folder.display().to_string(),
@@ -345,15 +317,32 @@ impl Watch {
         self.look_at_live_sinks(&mut status)?;
         self.look_at_workers(&mut status)?;
         for run in &all {
-            let commits = commits.remove(&run.name).unwrap_or_default();
+            let commits = self.commits.of_run(&run.name).cloned().unwrap_or_default();
             let mut stands = self.look_at_run(run, commits, accounts);
-            if let Some(at) = view.doubt(run) {
-                let why = format!("its newest step may be message {at} of `{RUNS}`, which does not verify");
+            if let Some(why) = self.runs.doubt(run) {
                 stands.trouble.get_or_insert(why);
             }
             status.runs.push(stands);
         }
+        self.commits.forget(|run| self.older.contains(run) || self.done.contains_key(run));
         Ok(status)
+    }
+
+    /// Reads what is new of runs, and of their commits as long as a run is not done.
+    fn follow_runs(&mut self) -> Result<(), Fault> {
+        let header = store::Header::read(self.data.media.as_ref(), &self.data.stream(RUNS));
+        let stream = header.ok().map(|header| header.uuid);
+        if self.of_stream != stream {
+            // Runs of another folder of that name may have the names of these.
+            (self.done, self.older, self.older_totals) = Default::default();
+            (self.runs, self.commits) = (RunsView::new(&self.data), CommitsView::new(&self.data));
+            self.of_stream = stream;
+        }
+        let runs = self.runs.refresh()?;
+        if runs.iter().all(|run| self.older.contains(&run.name) || self.done.contains_key(&run.name)) {
+            return Ok(());
+        }
+        self.commits.refresh()
     }
 
     /// Live sinks fill no stream: their books name them.
@@ -417,9 +406,11 @@ impl Watch {
     }
 
     /// The newest runs, and those before that are not done, oldest first.
-    fn shown(&mut self, runs: &[Run], commits: &BTreeMap<String, BySink>) -> Vec<Run> {
+    fn shown(&mut self) -> Vec<Run> {
+        let runs = self.runs.runs();
         let newest = runs.len().saturating_sub(self.most_runs);
-        let is_finished = |run: &Run| match commits.get(&run.name) {
+        let commits = &self.commits;
+        let is_finished = |run: &Run| match commits.of_run(&run.name) {
             Some(commits) => commits.values().all(|commit| commit.finished),
             None => run.sinks().is_empty(),
         };
@@ -564,7 +555,7 @@ fn look_at(data: &Data, name: &str, runs: &[Run], seen: &mut Seen, look: &Look<'
     // At the last look it was not there: all of it has come since.
     let is_new = seen.uuid == [0; 16];
     if first_look {
-        *seen = Seen { uuid: header.uuid, ..Seen::default() };
+        *seen = Seen::new(header.uuid);
     }
     seen.catch_up(&mut reader).map_err(fault)?;
     seen.count_late(&mut reader, runs).map_err(fault)?;
@@ -620,145 +611,6 @@ fn look_at(data: &Data, name: &str, runs: &[Run], seen: &mut Seen, look: &Look<'
         parents,
         readers,
     })
-}
-
-impl Seen {
-    /// Looks at the entries that came since the last time and forgets those that went.
-    fn catch_up(&mut self, reader: &mut Reader) -> store::Result<()> {
-        self.came = (0, 0);
-        loop {
-            let bounds = reader.bounds();
-            while self.blocks.front().is_some_and(|b| b.0 / BLOCK < bounds.first / BLOCK) {
-                self.blocks.pop_front();
-            }
-            let mut at = self.next.max(bounds.first);
-            if self.blocks.front().is_some_and(|b| b.0 < bounds.first) {
-                // The oldest block was taken in part: its rest is looked at again.
-                let end = (bounds.first / BLOCK + 1) * BLOCK;
-                let Some(bytes) = present(sum(reader, bounds.first, end.min(self.next.max(bounds.first))))? else {
-                    continue;
-                };
-                if let Some(front) = self.blocks.front_mut() {
-                    *front = (bounds.first, bytes);
-                }
-            }
-            while at < bounds.count {
-                let end = ((at / BLOCK + 1) * BLOCK).min(bounds.count);
-                let Some(bytes) = present(sum(reader, at, end))? else { break };
-                match self.blocks.back_mut() {
-                    Some(back) if back.0 / BLOCK == at / BLOCK => back.1 += bytes,
-                    _ => self.blocks.push_back((at, bytes)),
-                }
-                self.came = (self.came.0 + end - at, self.came.1 + bytes);
-                (at, self.next) = (end, end);
-            }
-            if at >= bounds.count {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Asks the ledger what is lost and cut of a stream, where that is due.
-    fn ask_ledger(&mut self, data: &Data, name: &str, filled: &[ledger::Row]) -> Result<(), Fault> {
-        let clock = || data.media.clock();
-        let is_due = |lost: Lost| clock().saturating_sub(lost.asked) >= lost.took.saturating_mul(LEDGER_PAUSE);
-        if self.lost.is_none_or(is_due) {
-            let began = clock();
-            let count = match filled.is_empty() {
-                true => ledger::total(ledger::entries(data, name)?.0.iter().flat_map(|e| e.lost.values())),
-                // Its messages entered elsewhere: what is lost of them, the stage that fills it says.
-                false => 0,
-            };
-            self.cut = ledger::cuts(data, name)?;
-            let asked = clock();
-            self.lost = Some(Lost { asked, took: asked.saturating_sub(began), count });
-        }
-        if let Some(lost) = self.lost.as_mut().filter(|_| !filled.is_empty()) {
-            lost.count = ledger::lost(filled);
-        }
-        Ok(())
-    }
-
-    /// Bytes of payload from a sequence on; a block that it lies in is counted in proportion.
-    fn bytes_from(&self, from: u64) -> u64 {
-        let ends = self.blocks.iter().skip(1).map(|b| b.0).chain([self.next]);
-        self.blocks
-            .iter()
-            .zip(ends)
-            .map(|(&(first, bytes), end)| match from {
-                _ if from <= first => bytes,
-                _ if from >= end => 0,
-                _ => (u128::from(bytes) * u128::from(end - from) / u128::from(end - first)) as u64,
-            })
-            .sum()
-    }
-
-    /// Counts messages of sealed runs that came behind their seal.
-    fn count_late(&mut self, reader: &mut Reader, runs: &[Run]) -> store::Result<()> {
-        let header = reader.header().clone();
-        // By arrival nothing can be late: what comes behind the seal arrives behind the run.
-        if header.clock != Clock::Epoch {
-            return Ok(());
-        }
-        let mut from = u64::MAX;
-        let mut open: Vec<(&Run, u64, u64)> = Vec::new();
-        for run in runs.iter().filter(|r| r.state == State::Sealed) {
-            let ranges = run.streams.iter().filter(|r| r.stream == header.name && r.uuid == header.uuid);
-            let Some(sealed) = ranges.map(|r| r.next).max() else { continue };
-            let (at, late) = self.late.get(&run.name).copied().unwrap_or((sealed, 0));
-            from = from.min(at);
-            open.push((run, at, late));
-        }
-        let bounds = reader.bounds();
-        let mut at = from.max(bounds.first);
-        while at < bounds.count && !open.is_empty() {
-            let entries = match reader.entries(at, BLOCK.min(bounds.count - at) as usize) {
-                Ok(entries) => entries,
-                Err(store::Error::Gone { first }) => {
-                    at = first;
-                    continue;
-                }
-                Err(e) => return Err(e),
-            };
-            if entries.is_empty() {
-                break;
-            }
-            let low = entries.iter().map(|e| e.source_time).min().unwrap_or(i64::MAX);
-            let high = entries.iter().map(|e| e.source_time).max().unwrap_or(i64::MIN);
-            for (run, sealed, late) in open.iter_mut().filter(|(run, ..)| run.start <= high && run.stop > low) {
-                let behind = entries.iter().zip(at..).filter(|(_, sequence)| sequence >= sealed);
-                *late += behind.filter(|(entry, _)| run.holds(entry.source_time)).count() as u64;
-            }
-            at += entries.len() as u64;
-        }
-        for (run, sealed, late) in open {
-            self.late.insert(run.name.clone(), (at.max(sealed), late));
-        }
-        Ok(())
-    }
-}
-
-/// Bytes of payload of a range that is in one index segment.
-fn sum(reader: &mut Reader, from: u64, to: u64) -> store::Result<u64> {
-    let (mut at, mut bytes) = (from, 0);
-    while at < to {
-        let entries = reader.entries(at, (to - at) as usize)?;
-        if entries.is_empty() {
-            break;
-        }
-        bytes += entries.iter().map(|e| u64::from(e.length)).sum::<u64>();
-        at += entries.len() as u64;
-    }
-    Ok(bytes)
-}
-
-/// None where retention was faster than the look.
-fn present<T>(answer: store::Result<T>) -> store::Result<Option<T>> {
-    match answer {
-        Ok(value) => Ok(Some(value)),
-        Err(store::Error::Gone { .. }) => Ok(None),
-        Err(e) => Err(e),
-    }
 }
 
 /// Names of readers from outside that a stream waits for although their process has ended. `streams`: all of the data

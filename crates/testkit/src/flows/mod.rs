@@ -10,7 +10,8 @@ mod outside;
 mod stages;
 
 use crate::{Dice, Machine, PretendMedia};
-use flow::{Data, Feed, Intake, IntakeOptions, RunKeeper, StreamView, commits, ledger, runs};
+use flow::commits::FinishedRuns;
+use flow::{Data, Feed, Intake, IntakeOptions, RunKeeper, StreamView, ledger, runs};
 use outside::{Numbered, Outside, Paper, Row, Shared, Writing, lock, payload};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -459,7 +460,8 @@ impl Flow {
         let now = self.machine.now();
         if self.to_file && self.mover.is_some() {
             let inputs = self.inputs();
-            match commits::file_away(&self.data(&self.mover_process), SINK, &inputs) {
+            let data = self.data(&self.mover_process);
+            match FinishedRuns::open(&data, SINK).and_then(|mut finished| finished.file_away(&inputs)) {
                 Ok(()) => self.to_file = false,
                 Err(e) => {
                     self.may_fail("filing", &e)?;

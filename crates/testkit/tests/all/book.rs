@@ -1,6 +1,7 @@
 //! Books on the pretend machine: what they keep, what they do without room, and which record is the newest.
 
 use beamport_testkit::Machine;
+use flow::commits::FinishedRuns;
 use flow::records::Commit;
 use flow::{Book, Data, Keeps, Passes, last_commit};
 use std::path::PathBuf;
@@ -72,4 +73,40 @@ fn the_newest_commit_is_the_newest_that_verifies_and_is_of_the_run() {
     machine.flip(&file, entry.offset() + 9).unwrap();
     assert_eq!(newest(), Some(0));
     assert_eq!(last_commit(&data, "file", "9").unwrap(), None);
+}
+
+#[test]
+fn finished_runs_are_filed_once_whatever_the_disk_does_and_take_no_segment_each() {
+    let machine = Machine::new(1);
+    let data = data(&machine, "/disk/data");
+    let mut finished = FinishedRuns::open(&data, "file").unwrap();
+    for number in 0..40 {
+        let run = number.to_string();
+        let finish = |finished: bool| Commit { run: run.clone(), finished, ..commit(1, "{}".into()) };
+        let book = flow::commits::commits_of_run("file", &run);
+        let mut of_run = Book::open(&data, &book, Keeps::Newest(1 << 20)).unwrap();
+        let sequence = of_run.append(&finish(false)).unwrap();
+        assert!(of_run.wait(sequence, Duration::from_secs(10)).unwrap());
+        finished.file_away(&[]).unwrap();
+        assert!(!finished.has(&run) && !finished.newest(&run).unwrap().unwrap().finished);
+        let sequence = of_run.append(&finish(true)).unwrap();
+        assert!(of_run.wait(sequence, Duration::from_secs(10)).unwrap());
+        drop(of_run);
+        if number == 20 {
+            // On a full disk it is filed later, and once.
+            machine.room(machine.used().0, u64::MAX);
+            let _ = finished.file_away(&[]);
+            machine.room(u64::MAX, u64::MAX);
+        }
+        finished.file_away(&[]).unwrap();
+        assert!(finished.has(&run) && finished.newest(&run).unwrap().is_none());
+    }
+    drop(finished);
+    let runs: Vec<String> =
+        data.book_messages("file.commits").unwrap().iter().map(|m| Commit::read(m).unwrap().run).collect();
+    assert_eq!(runs, (0..40).map(|n| n.to_string()).collect::<Vec<_>>());
+    let segments = data.media.list(&PathBuf::from("/disk/data/file.commits")).unwrap();
+    assert!(segments.iter().filter(|name| name.starts_with("p-")).count() <= 2, "{segments:?}");
+    let again = FinishedRuns::open(&data, "file").unwrap();
+    assert!(again.has("0") && again.has("39") && !again.has("40"));
 }

@@ -63,8 +63,8 @@ fn a_message_at_the_very_stop_belongs_to_an_inclusive_run() {
         assert_eq!((run.end(), run.inclusive), (stop, inclusive), "{name}");
         // It goes into the book of runs.
         let mut message = Vec::new();
-        run.write(&mut message).unwrap();
-        assert_eq!(Run::read(&message).unwrap(), run, "{name}");
+        run.write(&mut message, 0).unwrap();
+        assert_eq!(Run::read(&message).unwrap(), (run, 0), "{name}");
     }
     // Ended earlier, and without a time: nobody asked for that very moment.
     keeper.begin("early", now, Stop::at(stop, true), Duration::ZERO, "{}", now).unwrap();
@@ -425,4 +425,74 @@ fn soak_a_day_of_a_clock_that_is_set() {
         assert!(entries.len() == 1 && entries[0].closed && entries[0].lost.is_empty(), "{entries:?}");
     }
     println!("injected: {steps} steps of the clock in 200 days of messages, 0 messages lost");
+}
+
+/// Begins and ends runs of no stream, until they are sealed.
+fn seal_runs(keeper: &mut RunKeeper, names: std::ops::Range<u32>, now: i64) {
+    for number in names {
+        let name = format!("r{number}");
+        keeper.begin(&name, now, None, Duration::ZERO, r#"{"title": "t"}"#, now).unwrap();
+        keeper.end(&name, now + 1, "asked", now + 1).unwrap();
+        keeper.step(now + 2, &[]).unwrap();
+    }
+    assert_eq!(keeper.unsealed().count(), 0);
+}
+
+/// Metadata of an instrument with so many letters in them.
+fn described(letters: usize) -> String {
+    format!(r#"{{"sinks": {{"file": {{"template": "{}"}}}}}}"#, "t".repeat(letters))
+}
+
+#[test]
+fn metadata_of_an_instrument_are_written_once_for_its_runs_and_are_those_of_each() {
+    let machine = Machine::new(1);
+    for folder in ["/disk/data", "/live/data"] {
+        let in_memory = folder == "/live/data";
+        let (process, now) = (machine.start(), machine.now());
+        let data = Data { media: process, folder: folder.into(), drain: Drain::Caller };
+        let mut keeper = RunKeeper::open(&data).unwrap();
+        keeper.set_instrument(&described(10_000));
+        seal_runs(&mut keeper, 0..100, now);
+        drop(keeper);
+        // Of another start with the same metadata, and with others.
+        let mut keeper = RunKeeper::open(&data).unwrap();
+        keeper.set_instrument(&described(10_000));
+        seal_runs(&mut keeper, 100..200, now);
+        keeper.set_instrument(&described(5));
+        seal_runs(&mut keeper, 200..201, now);
+        drop(keeper);
+        let bytes: usize = data.book_messages(flow::RUNS).unwrap().iter().map(Vec::len).sum();
+        // 600 steps. In memory the book discards its oldest messages, so each has them.
+        let copies = bytes / 10_000;
+        assert!(if in_memory { copies >= 600 } else { (4..=25).contains(&copies) }, "{folder}: {copies}");
+        let runs = flow::runs::runs(&data).unwrap();
+        for (number, run) in runs.iter().enumerate() {
+            let letters = if number < 200 { 10_000 } else { 5 };
+            let metadata = run.all_metadata();
+            assert_eq!(metadata["sinks"]["file"]["template"].as_str().map(str::len), Some(letters), "{number}");
+            assert_eq!((&metadata["title"], run.sinks()), (&"t".into(), vec!["file".to_owned()]));
+        }
+    }
+}
+
+#[test]
+fn a_run_whose_metadata_of_the_instrument_do_not_verify_says_so_and_others_have_theirs() {
+    let machine = Machine::new(1);
+    let (process, now) = (machine.start(), machine.now());
+    let data = Data { media: process, folder: "/disk/data".into(), drain: Drain::Caller };
+    let mut keeper = RunKeeper::open(&data).unwrap();
+    keeper.set_instrument(&described(100));
+    seal_runs(&mut keeper, 0..3, now);
+    keeper.set_instrument(&described(7));
+    seal_runs(&mut keeper, 3..4, now);
+    drop(keeper);
+    let entry = data.reader_early(flow::RUNS).unwrap().entries(0, 1).unwrap()[0];
+    let file = std::path::PathBuf::from("/disk/data/runs").join(format!("p-{:08x}", entry.segment));
+    machine.flip(&file, entry.offset() + 9).unwrap();
+    let mut view = flow::RunsView::new(&data);
+    let runs = view.refresh().unwrap().to_vec();
+    let doubts: Vec<_> = runs.iter().map(|run| (run.name.as_str(), view.doubt(run).is_some())).collect();
+    assert_eq!(doubts, [("r0", true), ("r1", true), ("r2", true), ("r3", false)]);
+    assert!(view.doubt(&runs[0]).unwrap().contains("message 0 of `runs`"));
+    assert_eq!(runs[3].sinks(), ["file"]);
 }

@@ -1,8 +1,9 @@
 //! The status of a data folder on the pretend machine: times come from the caller, rates from the machine's clock.
 
 use beamport_testkit::Machine;
-use flow::Data;
 use flow::status::Watch;
+use flow::{Data, RunKeeper};
+use std::time::Duration;
 use store::{Drain, Meta, Options, SchemaId};
 
 const SECOND: i64 = 1_000_000_000;
@@ -80,4 +81,32 @@ fn a_reader_that_keeps_messages_for_a_view_lagged_by_all_of_them() {
     assert!(stream().fill > 0.4, "what it keeps cannot be freed");
     data.hold("raw", "analysis", 7).unwrap();
     assert_eq!(stream().lag, 3);
+}
+
+#[test]
+fn runs_of_a_folder_that_was_made_anew_are_those_that_are_shown() {
+    let machine = Machine::new(1);
+    let data = Data { media: machine.start(), folder: "/disk/data".into(), drain: Drain::Caller };
+    let mut watch = Watch::new(&data).newest(1);
+    let mut look = || {
+        let status = watch.status(7, true).unwrap();
+        let shown: Vec<_> = status.runs.iter().map(|run| (run.name.clone(), run.state)).collect();
+        (shown, status.older_runs)
+    };
+    assert_eq!(look(), (Vec::new(), 0));
+    let mut keeper = RunKeeper::open(&data).unwrap();
+    let now = machine.now();
+    for name in ["first", "second"] {
+        keeper.begin(name, now, None, Duration::ZERO, "{}", now).unwrap();
+        assert_eq!(look().0.last().unwrap(), &(name.to_owned(), "open"));
+        keeper.end(name, now + 1, "asked", now + 1).unwrap();
+        keeper.step(now + 2, &[]).unwrap();
+    }
+    assert_eq!(look(), (vec![("second".to_owned(), "sealed")], 1));
+    drop(keeper);
+    store::remove(&data.media, &data.stream(flow::RUNS)).unwrap();
+    assert_eq!(look(), (Vec::new(), 0));
+    let mut keeper = RunKeeper::open(&data).unwrap();
+    keeper.begin("first", now, None, Duration::ZERO, "{}", now).unwrap();
+    assert_eq!(look(), (vec![("first".to_owned(), "open")], 0));
 }
