@@ -22,7 +22,7 @@ EXAMPLES = sorted({path.stem for path in (ROOT / "examples").glob("*.toml")} - W
 def many(count: int) -> str:
     """Sources that have a stream on disk each."""
     text = "".join(
-        f'[source.s{number}]\nkind = "sim"\nmodel = "amor-monitor"\nlive = "4 MiB"\nlevel = "disk"\n'
+        f'[source.s{number}]\nkind = "sim"\nmodel = "amor-devices"\nlive = "4 MiB"\nlevel = "disk"\n'
         for number in range(count)
     )
     return text + '[run.first]\nstart = "now"\n'

@@ -20,7 +20,6 @@ use flow::records::Run;
 use flow::{Data, Fault, Passes};
 use serde_json::{Value, json};
 use settings::shortened;
-use sha2::Digest as _;
 use std::io::{IsTerminal, Write as _, stderr};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
@@ -275,13 +274,11 @@ impl Started {
 
 /// Logs what is started: a file of these bytes, by a program of this version.
 fn log_start(instrument: &Instrument) {
-    let bytes = std::fs::read(&instrument.file).ok();
-    let sha256 = bytes.map(|bytes| store::hex(&sha2::Sha256::digest(&bytes)));
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         instrument = *instrument.name,
         file = %Path::new(&instrument.file).display(),
-        sha256,
+        sha256 = instrument.sha256,
         data = %instrument.data.display(),
         "the instrument starts"
     );

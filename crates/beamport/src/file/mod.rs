@@ -43,6 +43,7 @@ use settings::{
     Key, Mistakes, Page, Refused, Section, Table, is_family, is_stream_name, shortened, wrong_name, wrong_run_name,
 };
 pub use settings::{Mistake, Origin, Setting, Severity, Shown, is_run_name, nearest};
+use sha2::Digest as _;
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -59,6 +60,8 @@ pub fn unasked(_: &Path, _: &Writer) -> TemplateAnswer {
 pub struct Instrument {
     /// The file as the user named it.
     pub file: PathBuf,
+    /// SHA-256 of its text, in hexadecimal digits.
+    pub sha256: String,
     /// Name of the instrument.
     pub name: Setting<String>,
     /// Folder of the streams.
@@ -122,7 +125,8 @@ pub fn parse(
     let is_good = list.is_empty();
     list.append(&mut mistakes.warnings);
     if let (Some(instrument), true) = (instrument, is_good) {
-        return Ok(Instrument { warnings: sorted(list, &page), ..instrument });
+        let sha256 = store::hex(&sha2::Sha256::digest(text));
+        return Ok(Instrument { sha256, warnings: sorted(list, &page), ..instrument });
     }
     if mistakes.has_more {
         let what = format!("more than {} mistakes", settings::limits::MISTAKES_MAX);
@@ -240,6 +244,7 @@ impl Reader<'_> {
         self.refuse_unknown_top(root);
         let mut instrument = Instrument {
             file: path.to_owned(),
+            sha256: String::new(),
             name,
             data,
             reader_timeout,
