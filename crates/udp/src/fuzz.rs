@@ -2,7 +2,7 @@
 //! libFuzzer target call the same.
 
 use crate::files::{Format, Piece};
-use crate::framing::{Beamport, ByTable, Cut, Ess, Framing, Hadaq, Number, Read, Table};
+use crate::framing::{Cut, FRAMINGS, Framing, Number, Read};
 use crate::numbers::{Lost, Numbers};
 use store::SchemaId;
 
@@ -19,19 +19,13 @@ pub struct Fuzz {
 
 impl Default for Fuzz {
     fn default() -> Self {
-        let framings: [Box<dyn Framing>; 5] = [
-            Box::<Beamport>::default(),
-            Box::new(Ess::new("d001")),
-            Box::new(ByTable::new(Table::geb().into())),
-            Box::new(Hadaq),
-            Box::new(ByTable::new(Table::raw(SchemaId(*b"raw0")).into())),
-        ];
-        let cut = vec![0; framings.len()];
-        let framings = framings.map(|framing| {
+        let framings = FRAMINGS.iter().filter_map(|kind| {
+            let framing = kind.plain("d001", SchemaId(*b"raw0"))?;
             let numbers = Numbers::new(None, 0, 50, framing.counter());
-            (framing, numbers)
+            Some((framing, numbers))
         });
-        let framings = framings.into();
+        let framings: Vec<_> = framings.collect();
+        let cut = vec![0; framings.len()];
         Self { framings, cuts: Vec::new(), pieces: Vec::new(), lost: Vec::new(), now: 0, cut }
     }
 }

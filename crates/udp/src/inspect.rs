@@ -41,7 +41,7 @@ struct Inspection<'a> {
 pub(crate) fn inspect(plan: &Plan, path: &Path) -> Result<Inspected, Fault> {
     let mut all = Inspection {
         plan,
-        framings: plan.ports.iter().map(|port| plan.framing.build(plan, &port.origin)).collect::<Result<_, Fault>>()?,
+        framings: plan.ports.iter().map(|port| plan.framing.build(&port.origin)).collect::<Result<_, Fault>>()?,
         stamped: plan.ports.iter().map(|_| Stamped(None)).collect(),
         origins: BTreeMap::new(),
         text: String::new(),

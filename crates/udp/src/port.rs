@@ -114,7 +114,7 @@ impl Port {
         let cannot = |error: std::io::Error| cannot_listen(plan, address, &error);
         let socket = socket::listen(address.at, plan.interface.as_deref(), plan.gro).map_err(cannot)?;
         let got = socket::set_buffer(&socket, plan.buffer).map_err(cannot)?;
-        let framing = plan.framing.build(plan, &address.origin)?;
+        let framing = plan.framing.build(&address.origin)?;
         let known = known_numberings(&address.origin, framing.numbering_word(), resume);
         let of = (&*address.origin, plan.reorder, framing.as_ref());
         let accounts = known.into_iter().map(|numbering| NumberAccount::new(of, numbering, now, resume)).collect();

@@ -1,9 +1,11 @@
 //! `[source.NAME] kind = "udp"`: the keys, and the plan that they make.
 
 use crate::boards::{self, Boards};
-use crate::framing::{self, Beamport, ByLibrary, ByTable, Ess, Framing, FramingKind, Hadaq, Library, Table};
+use crate::framing::{
+    self, BEAMPORT, ByLibrary, ByTable, FRAMINGS, Framing, FramingKind, Library, MakeFraming, Table, Ticks,
+};
 use crate::inspect::inspect;
-use crate::limits::{BITS, BUFFER, BUFFER_MAX, GEB_BITS, GEB_TICK, INTERFACE_BYTES, ORIGIN_BYTES_MAX, PORTS_MAX};
+use crate::limits::{BITS, BUFFER, BUFFER_MAX, INTERFACE_BYTES, ORIGIN_BYTES_MAX, PORTS_MAX};
 use crate::network::Network;
 use crate::source::Udp;
 use crate::throttle::{self, Throttle};
@@ -12,7 +14,7 @@ use flow::edge::{Conflict, Host, Inspected, MoreKeys, Outline, SourceKind, Sourc
 use flow::{Fault, Source};
 use serde_json::{Map, Value as Json};
 use settings::units::{Refused, Size};
-use settings::{Key, Origin, Section, Setting, Word, key, required, shortened};
+use settings::{Key, Origin, Section, Setting, key, required, shortened};
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -149,54 +151,32 @@ fn reference() -> String {
     format!("{}\n{}\n{}", framing::reference(), throttle::reference(), boards::reference())
 }
 
-/// How datagrams are read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum FramingWord {
-    /// A header of 64 bytes and a payload.
-    #[default]
-    Beamport,
-    /// Readouts of ESS.
-    Ess,
-    /// Units of GRETINA and GRETA.
-    Geb,
-    /// Sub-events of HADES.
-    Hadaq,
-    /// A datagram is a message.
-    Raw,
-}
-
-impl Word for FramingWord {
-    const ALL: &'static [(&'static str, Self)] = &[
-        ("beamport", Self::Beamport),
-        ("ess", Self::Ess),
-        ("geb", Self::Geb),
-        ("hadaq", Self::Hadaq),
-        ("raw", Self::Raw),
-    ];
-}
-
 /// What reads datagrams.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) enum FramingPlan {
-    Word(FramingWord),
+    /// By a word.
+    Kind(&'static FramingKind, MakeFraming),
     Table(Arc<framing::Table>),
-    /// Of this program.
-    Own(&'static FramingKind),
     /// In a file, once it is loaded.
     Library(PathBuf, OnceLock<Arc<Library>>),
 }
 
+impl std::fmt::Debug for FramingPlan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Kind(kind, _) => write!(f, "Kind({})", kind.word),
+            Self::Table(table) => write!(f, "Table({table:?})"),
+            Self::Library(path, _) => write!(f, "Library({})", path.display()),
+        }
+    }
+}
+
 impl FramingPlan {
     /// The framing of a port, whose messages have this origin.
-    pub(crate) fn build(&self, plan: &Plan, origin: &str) -> Result<Box<dyn Framing>, Fault> {
+    pub(crate) fn build(&self, origin: &str) -> Result<Box<dyn Framing>, Fault> {
         Ok(match self {
-            Self::Word(FramingWord::Beamport) => Box::<Beamport>::default(),
-            Self::Word(FramingWord::Ess) => Box::new(Ess::new(origin)),
-            Self::Word(FramingWord::Geb) => Box::new(ByTable::new(Table::geb().into())),
-            Self::Word(FramingWord::Hadaq) => Box::new(Hadaq),
-            Self::Word(FramingWord::Raw) => Box::new(ByTable::new(Table::raw(plan.schema).into())),
+            Self::Kind(_, make) => make(origin),
             Self::Table(table) => Box::new(ByTable::new(table.clone())),
-            Self::Own(kind) => (kind.build)(origin),
             Self::Library(path, loaded) => {
                 let library = match loaded.get() {
                     Some(library) => library.clone(),
@@ -210,25 +190,36 @@ impl FramingPlan {
         })
     }
 
+    /// The clock of the boards, where its kind knows it.
+    fn ticks(&self) -> Option<Ticks> {
+        match self {
+            Self::Kind(kind, _) => kind.ticks,
+            Self::Table(_) | Self::Library(..) => None,
+        }
+    }
+
     /// Bits of the counter of ticks. One of few bits begins again too often to be continued by the time of arrival.
     fn tick_bits(&self) -> u32 {
-        match self {
-            Self::Word(FramingWord::Geb) => GEB_BITS,
-            Self::Word(_) | Self::Own(_) | Self::Library(..) => u64::BITS,
-            Self::Table(table) => {
-                table.tick_bits().filter(|bits| BITS.contains(&i64::from(*bits))).unwrap_or(u64::BITS)
-            }
-        }
+        let of_table = |table: &framing::Table| table.tick_bits().filter(|bits| BITS.contains(&i64::from(*bits)));
+        let bits = match self {
+            Self::Table(table) => of_table(table),
+            Self::Kind(..) | Self::Library(..) => self.ticks().map(|ticks| ticks.bits),
+        };
+        bits.unwrap_or(u64::BITS)
     }
 
     /// Whether simulated boards can write its header.
     pub(crate) fn is_written(&self) -> bool {
-        matches!(self, Self::Word(_) | Self::Table(_))
+        match self {
+            Self::Kind(kind, _) => kind.head.is_some(),
+            Self::Table(_) => true,
+            Self::Library(..) => false,
+        }
     }
 
-    /// Whether it is this built-in one.
-    pub(crate) fn is(&self, word: FramingWord) -> bool {
-        matches!(self, Self::Word(own) if *own == word)
+    /// Whether its boards send signs of life.
+    pub(crate) fn has_signs(&self) -> bool {
+        matches!(self, Self::Kind(kind, _) if kind.word == BEAMPORT.word)
     }
 }
 
@@ -251,8 +242,6 @@ pub struct Plan {
     /// Line of `listen`.
     pub(crate) listen_at: Origin,
     pub(crate) framing: FramingPlan,
-    /// Of the messages of framing `raw`.
-    pub(crate) schema: SchemaId,
     /// Networks of the senders; none: everybody may send.
     pub(crate) allow: Vec<Network>,
     /// ns
@@ -391,17 +380,22 @@ fn table<T>(
     })
 }
 
-/// How datagrams are read: a word, a table, or the path of a library.
-fn framing_of(section: &mut Section<'_>, known: (SchemaId, bool), own: &[&'static FramingKind]) -> FramingPlan {
+/// How datagrams are read: a word, a table, or the path of a library. `schema`: of messages that have none of their
+/// own; `has_ticks`: the section has the key `tick`.
+fn framing_of(
+    section: &mut Section<'_>,
+    (schema, has_ticks): (SchemaId, bool),
+    own: &[&'static FramingKind],
+) -> FramingPlan {
+    let default = |section: &mut Section<'_>| FramingPlan::Kind(&BEAMPORT, (BEAMPORT.build)(section, schema));
     if section.table.get(FRAMING.name).is_some_and(|item| item.as_table_like().is_some()) {
-        let table = table(section, &FRAMING, |section| Table::read(section, known));
-        return table.map_or(FramingPlan::Word(FramingWord::Beamport), |table| FramingPlan::Table(Arc::new(table)));
+        let read = |section: &mut Section<'_>| Table::read(section, (schema, has_ticks));
+        return match table(section, &FRAMING, read) {
+            Some(table) => FramingPlan::Table(Arc::new(table)),
+            None => default(section),
+        };
     }
-    let text = section.table.get(FRAMING.name).and_then(|item| item.as_str()).unwrap_or_default().to_owned();
-    if let Some(kind) = own.iter().find(|kind| kind.name == text) {
-        let _: Option<Setting<String>> = section.get(&FRAMING);
-        return FramingPlan::Own(kind);
-    }
+    let text = section.table.get(FRAMING.name).and_then(|item| item.as_str()).unwrap_or_default();
     if text.ends_with(".so") {
         let path = section.path(&FRAMING).map(|path| path.value).unwrap_or_default();
         if !path.is_file() {
@@ -410,7 +404,11 @@ fn framing_of(section: &mut Section<'_>, known: (SchemaId, bool), own: &[&'stati
         }
         return FramingPlan::Library(path, OnceLock::new());
     }
-    FramingPlan::Word(section.get::<FramingWord>(&FRAMING).map_or(FramingWord::Beamport, |framing| framing.value))
+    let words: Vec<_> = FRAMINGS.iter().chain(own).map(|kind| (kind.word, *kind)).collect();
+    match section.word(&FRAMING, &words) {
+        Some(kind) => FramingPlan::Kind(kind.value, (kind.build)(section, schema)),
+        None => default(section),
+    }
 }
 
 /// The schema id of messages whose framing has none.
@@ -462,9 +460,9 @@ pub fn read(name: &str, section: &mut Section<'_>, own: &[&'static FramingKind])
     }
     let zero = section.need::<ZeroWord>(&ZERO);
     let bits = section.within(&BITS_OF_TICKS, BITS).map_or_else(|| framing.tick_bits(), |bits| bits.value as u32);
+    let framing_ticks = framing.ticks();
     let throttle = table(section, &THROTTLE, Throttle::read);
     let boards = table(section, &BOARDS, Boards::read);
-    let is_geb = framing.is(FramingWord::Geb);
     let nanoseconds = |duration: Duration| i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
     Some(Arc::new(Plan {
         name: name.to_owned(),
@@ -472,14 +470,13 @@ pub fn read(name: &str, section: &mut Section<'_>, own: &[&'static FramingKind])
         needs_all: require.is_none_or(|require| require.value),
         listen_at,
         framing,
-        schema,
         allow,
         reorder: nanoseconds(reorder.value),
         drain: nanoseconds(drain.value),
         buffer: buffer.value.0,
         gro: gro.value,
         interface: interface.map(|interface| interface.value),
-        tick: tick.map(|tick| nanoseconds(tick.value)).or(is_geb.then_some(GEB_TICK)),
+        tick: tick.map(|tick| nanoseconds(tick.value)).or_else(|| framing_ticks.map(|ticks| ticks.unit)),
         zero: zero.value,
         first: OnceLock::new(),
         wrap: 1_u64.checked_shl(bits),

@@ -1,7 +1,7 @@
 //! Programs of a user with one more kind of source, sink or ready-made worker: those of the how-to pages.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::TcpListener;
+use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
@@ -263,10 +263,57 @@ fn a_live_sink_of_the_user_sends_each_message_though_the_server_hangs_up_and_the
 /// The programs of the pages are these examples.
 #[test]
 fn the_pages_on_sources_and_sinks_are_the_examples_that_are_built() {
-    for (page, example) in [("add-a-source.md", "lines.rs"), ("add-a-sink.md", "send.rs")] {
+    for (page, example) in
+        [("add-a-source.md", "lines.rs"), ("add-a-sink.md", "send.rs"), ("add-a-framing.md", "framing.rs")]
+    {
         let page = std::fs::read_to_string(Path::new(ROOT).join("docs/how-to").join(page)).unwrap();
         let shown = page.split("```rust\n").nth(1).unwrap().split("```").next().unwrap();
         let built = std::fs::read_to_string(Path::new(ROOT).join("crates/beamport/examples").join(example)).unwrap();
         assert!(built.ends_with(shown), "a page shows another program than crates/beamport/examples/{example}");
     }
+}
+
+#[test]
+fn a_framing_of_the_user_has_the_account_of_all_others() {
+    let lab = Lab::new("framing");
+    let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let text = format!(
+        "instrument = \"own\"\n[source.board]\nkind = \"udp\"\nlisten = \"{port}\"\n\
+         framing = \"short\"\nleast = 4\n[run.first]\n"
+    );
+    let wrong = lab.run("framing", "check", &text.replace("\"short\"", "\"shor\"").replace("least", "leest"));
+    let told = String::from_utf8_lossy(&wrong.stderr);
+    assert!(told.contains("did you mean `short`?") && told.contains("unknown key `leest`"), "{told}");
+
+    let mut program = lab.command("framing", "up", &text).stdout(Stdio::piped()).spawn().unwrap();
+    let folder = lab.0.join("beamport-data/own");
+    let guard = Instant::now() + Duration::from_secs(60);
+    let mut wait = |is_so: &dyn Fn() -> bool| {
+        while !is_so() {
+            assert!(Instant::now() < guard && program.try_wait().unwrap().is_none(), "it hangs, or has ended");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    wait(&|| beamport::mover::ask(&folder, &serde_json::json!({"command": "status"})).is_ok());
+    let board = UdpSocket::bind("127.0.0.1:0").unwrap();
+    // 3 and 4 are missing; the last datagram is too short.
+    for number in (65_530..=65_535_u16).chain(0..3).chain(5..10) {
+        board.send_to(&[&number.to_be_bytes()[..], b"payload"].concat(), port).unwrap();
+    }
+    board.send_to(b"abc", port).unwrap();
+    let count = || {
+        let reader = flow::Data::on_disk(&folder).reader_early("board");
+        reader.map_or(0, |reader| reader.bounds().count)
+    };
+    wait(&|| count() == 14);
+    // SAFETY: a signal to a child that has not been waited for.
+    unsafe { libc::kill(program.id() as i32, libc::SIGINT) };
+    let output = program.wait_with_output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    let told = String::from_utf8_lossy(&output.stdout);
+    let account = flow::ledger::entries(&flow::Data::on_disk(&folder), "board").unwrap().0;
+    let [account] = account.as_slice() else { panic!("{account:#?} {told} {report}") };
+    assert_eq!((account.sent, account.appended, account.lost["network"]), (16, 14, 2), "{account:#?}");
+    assert_eq!((account.refused["size"], account.closed), (1, true));
+    assert_eq!(output.status.code(), Some(1), "{told}");
 }

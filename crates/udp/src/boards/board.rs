@@ -2,12 +2,9 @@
 
 use super::dice::Dice;
 use super::keys::{Boards, Content};
-use crate::framing::ess;
-use crate::limits::{
-    BATCH, COVERED, EVENTS_FRAME, FAULT_MAX, GEB_HEADER, HADAQ_ALIGN, HADAQ_HEADER, HADAQ_TRAILER, HADAQ_UNIT,
-    HADAQ_WRAP, PAYLOAD_BYTES_MAX, POOL, STREAM_POOL,
-};
-use crate::section::{Address, FramingPlan, FramingWord, Plan};
+use crate::framing::{Outgoing, sign};
+use crate::limits::{BATCH, COVERED, EVENTS_FRAME, FAULT_MAX, PAYLOAD_BYTES_MAX, POOL, STREAM_POOL};
+use crate::section::{Address, FramingPlan, Plan};
 use crate::throttle::To;
 use crate::zero::ZeroWord;
 use flow::{Data, Fault};
@@ -17,7 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use store::crc32c;
-use wire::datagram::{Flag, Header, Type};
+use wire::datagram::Type;
 use wire::ev44::{self, Ev44};
 use wire::limits::HEADER_BYTES;
 
@@ -303,60 +300,19 @@ impl Board {
         };
         let mut head = [0; HEADER_BYTES];
         let ticks = (i64::try_from(stamp).unwrap_or(i64::MAX) - self.zero) / self.tick.max(1);
-        let word = match &self.framing {
-            FramingPlan::Word(word) => *word,
-            // How its header is written is not known: `boards_of` refuses it.
-            FramingPlan::Own(_) | FramingPlan::Library(..) => FramingWord::Raw,
+        let write = match &self.framing {
+            FramingPlan::Kind(kind, _) => kind.head,
+            // `boards_of` refuses it.
+            FramingPlan::Library(..) => None,
             FramingPlan::Table(table) => {
                 let times = (i64::try_from(stamp).unwrap_or(i64::MAX), ticks as u64);
                 return Slot { head, head_bytes: 0, payload: table.datagram(number, times, schema, &payload) };
             }
         };
-        let head_bytes = match word {
-            FramingWord::Beamport => HEADER_BYTES,
-            FramingWord::Geb => {
-                head[..4].copy_from_slice(&1_i32.to_le_bytes());
-                head[4..8].copy_from_slice(&(payload.len() as i32).to_le_bytes());
-                head[8..16].copy_from_slice(&ticks.to_le_bytes());
-                return Slot { head, head_bytes: GEB_HEADER, payload };
-            }
-            FramingWord::Hadaq => {
-                let head_bytes = self.sub_event(number, &mut head, &mut payload);
-                return Slot { head, head_bytes, payload };
-            }
-            FramingWord::Ess => {
-                let made = ess::header(number, stamp, payload.len());
-                head[..made.len()].copy_from_slice(&made);
-                return Slot { head, head_bytes: made.len(), payload };
-            }
-            FramingWord::Raw => return Slot { head, head_bytes: 0, payload },
-        };
-        let header = Header {
-            kind: Type::Data,
-            payload_bytes: payload.len() as u32,
-            payload_crc: crc,
-            schema,
-            ..self.header(number, stamp)
-        };
-        Slot { head: header.to_bytes(crc32c), head_bytes, payload }
-    }
-
-    /// Makes the head of a unit with one sub-event, whose trigger has this number, and puts the first 32 bytes of the
-    /// datagram behind the payload; how long the head is.
-    fn sub_event(&self, number: u64, head: &mut [u8; HEADER_BYTES], payload: &mut Vec<u8>) -> usize {
-        let (size, bytes) = (HADAQ_HEADER + payload.len(), HADAQ_UNIT + HADAQ_HEADER);
-        payload.resize(size.next_multiple_of(HADAQ_ALIGN) - HADAQ_HEADER, 0);
-        // All boards of a trigger have the same tag.
-        let tag = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
-        let trigger = (number % HADAQ_WRAP) << 8 | tag;
-        let unit = (bytes + payload.len()) as u32;
-        let words = [unit, 0x0003_0062, size as u32, 0x0002_0001, 0x8000 + self.place as u32, trigger as u32];
-        for (part, word) in head.chunks_exact_mut(4).zip(words) {
-            part.copy_from_slice(&word.to_le_bytes());
-        }
-        let first: Vec<u8> = head[..bytes].iter().chain(&payload[..]).copied().take(HADAQ_TRAILER).collect();
-        payload.extend(first);
-        bytes
+        let (place, time) = (self.place, stamp);
+        let mut message = Outgoing { number, time, ticks, schema, crc, place, head: &mut head, payload: &mut payload };
+        let head_bytes = write.map_or(0, |write| write(&mut message));
+        Slot { head, head_bytes, payload }
     }
 
     /// Neutron events: what the size of the payload has room for.
@@ -380,18 +336,13 @@ impl Board {
 
     /// Whether it sends signs of life, and its number: its framing has such.
     pub(super) fn signs(&self) -> bool {
-        self.framing.is(FramingWord::Beamport)
+        self.framing.has_signs()
     }
 
     /// A datagram without payload, which names the number of the next message. `elapsed`: ns since the start.
     pub(super) fn sign(&self, kind: Type, elapsed: u64) -> Slot {
-        let header = Header { kind, ..self.header(self.truth.sent, self.begin.saturating_add(elapsed)) };
-        Slot { head: header.to_bytes(crc32c), head_bytes: HEADER_BYTES, payload: Vec::new() }
-    }
-
-    fn header(&self, number: u64, timestamp: u64) -> Header {
-        let stream = u16::try_from(self.place + 1).unwrap_or(u16::MAX);
-        Header { stream, flags: Flag::Epoch as u32, timestamp, sequence: number, ..Header::default() }
+        let head = sign(kind, self.place, self.truth.sent, self.begin.saturating_add(elapsed));
+        Slot { head, head_bytes: HEADER_BYTES, payload: Vec::new() }
     }
 
     /// Keeps the buffers of datagrams that were sent.

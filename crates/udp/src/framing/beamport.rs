@@ -1,14 +1,21 @@
 //! The framing `beamport`: a header of 64 bytes, and one message.
 
-use super::{Cut, Framing, Number, Read, Stamp, damaged, foreign};
+use super::{Cut, Framing, FramingKind, Number, Outgoing, Read, Stamp, damaged, foreign};
 use crate::numbers::Counter;
+use std::sync::Arc;
 use store::{SchemaId, crc32c};
-use wire::datagram::{Header, Refusal, Type};
+use wire::datagram::{Flag, Header, Refusal, Type};
 use wire::limits::HEADER_BYTES;
+
+/// The kind.
+pub(crate) static BEAMPORT: FramingKind = FramingKind {
+    head: Some(head),
+    ..FramingKind::new("beamport", "a header and one payload", |_, _| Arc::new(|_| Box::<Beamport>::default()))
+};
 
 /// The framing.
 #[derive(Default)]
-pub(crate) struct Beamport {
+struct Beamport {
     stream: u16,
 }
 
@@ -54,6 +61,29 @@ impl Framing for Beamport {
     fn counter(&self) -> Counter {
         Counter { wrap: None, is_checked: true }
     }
+}
+
+fn head(message: &mut Outgoing<'_>) -> usize {
+    let header = Header {
+        kind: Type::Data,
+        payload_bytes: message.payload.len() as u32,
+        payload_crc: message.crc,
+        schema: message.schema,
+        ..header(message.place, message.number, message.time)
+    };
+    *message.head = header.to_bytes(crc32c);
+    HEADER_BYTES
+}
+
+/// A datagram without payload of a simulated board, which names the number of its next message. `place`: the number of
+/// the board among all of the instrument file, from 0; `time`: ns since 1970 UTC.
+pub(crate) fn sign(kind: Type, place: usize, number: u64, time: u64) -> [u8; HEADER_BYTES] {
+    Header { kind, ..header(place, number, time) }.to_bytes(crc32c)
+}
+
+fn header(place: usize, number: u64, time: u64) -> Header {
+    let stream = u16::try_from(place + 1).unwrap_or(u16::MAX);
+    Header { stream, flags: Flag::Epoch as u32, timestamp: time, sequence: number, ..Header::default() }
 }
 
 #[cfg(test)]

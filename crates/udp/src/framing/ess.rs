@@ -5,14 +5,25 @@
 //! ticks of 88.0525 MHz), number (u32), and in version 1 two bytes more. Each output queue numbers its datagrams.
 //! Source of the format: the event formation unit of ESS, `common/readout/ess/Parser.h`.
 
-use super::{Cut, Framing, Number, Read, Stamp, damaged, foreign};
+use super::{Cut, Framing, FramingKind, Number, Outgoing, Read, Stamp, damaged, foreign};
 use crate::limits::{ESS_HEADERS, ESS_QUEUES, ESS_TICKS, ESS_WRAP as WRAP};
 use crate::numbers::Counter;
+use std::sync::Arc;
 use store::{SchemaId, crc32c};
 use wire::ar51;
 
+/// The kind.
+pub(crate) static ESS: FramingKind = FramingKind {
+    head: Some(head),
+    ..FramingKind::new(
+        "ess",
+        "a readout of a detector of ESS, which becomes an `ar51` with the name of the source",
+        |_, _| Arc::new(|origin| Box::new(Ess::new(origin))),
+    )
+};
+
 /// The framing.
-pub(crate) struct Ess {
+pub(super) struct Ess {
     /// Name of the source, which the messages have.
     name: String,
     /// What is before the datagram in its message.
@@ -21,7 +32,7 @@ pub(crate) struct Ess {
 
 impl Ess {
     /// Of a source of this name.
-    pub(crate) fn new(name: &str) -> Self {
+    pub(super) fn new(name: &str) -> Self {
         Self { name: name.to_owned(), head: Vec::new() }
     }
 }
@@ -73,8 +84,14 @@ impl Framing for Ess {
     }
 }
 
+fn head(message: &mut Outgoing<'_>) -> usize {
+    let made = header(message.number, message.time, message.payload.len());
+    message.head[..made.len()].copy_from_slice(&made);
+    made.len()
+}
+
 /// The header, version 1, of a readout with this many bytes of data. `time`: of the pulse, ns since 1970 UTC.
-pub(crate) fn header(number: u64, time: u64, bytes: usize) -> [u8; 32] {
+pub(super) fn header(number: u64, time: u64, bytes: usize) -> [u8; 32] {
     let mut header = [0; 32];
     let mut put = |at: usize, part: &[u8]| header[at..at + part.len()].copy_from_slice(part);
     put(1, b"\x01ESS");

@@ -1,10 +1,29 @@
 //! Units of GRETINA and GRETA in files. As a framing they are a table: [`Table::geb`](super::Table::geb).
 
-use crate::limits::GEB_HEADER;
+use super::{ByTable, FramingKind, Outgoing, Table, Ticks};
+use crate::limits::{GEB_BITS, GEB_HEADER, GEB_TICK};
+use std::sync::Arc;
 use store::SchemaId;
 
 /// Schema id of a unit.
 pub(crate) const UNIT: SchemaId = SchemaId(*b"geb0");
+
+/// The kind.
+pub(crate) static GEB: FramingKind = FramingKind {
+    ticks: Some(Ticks { bits: GEB_BITS, unit: GEB_TICK }),
+    head: Some(head),
+    ..FramingKind::new("geb", "units of GRETINA and GRETA, each a message with its header", |_, _| {
+        let table = Arc::new(Table::geb());
+        Arc::new(move |_| Box::new(ByTable::new(table.clone())))
+    })
+};
+
+fn head(message: &mut Outgoing<'_>) -> usize {
+    message.head[..4].copy_from_slice(&1_i32.to_le_bytes());
+    message.head[4..8].copy_from_slice(&(message.payload.len() as i32).to_le_bytes());
+    message.head[8..16].copy_from_slice(&message.ticks.to_le_bytes());
+    GEB_HEADER
+}
 
 /// Bytes of the unit that begins here, with its header: `Some(None)` where its length is negative, `None` where there
 /// are fewer bytes than a header.

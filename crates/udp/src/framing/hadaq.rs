@@ -6,18 +6,46 @@
 //! endian. The upper 24 bits of the trigger word are the number of the trigger, the lower 8 its tag. Source of the
 //! format: DABC, `plugins/hadaq`.
 
-use super::{Cut, Framing, Number, Read, Stamp, damaged, nearest};
+use super::{Cut, Framing, FramingKind, Number, Outgoing, Read, Stamp, damaged, nearest};
 use crate::limits::{
     HADAQ_ALIGN, HADAQ_ERROR, HADAQ_HEADER, HADAQ_MARK_BYTES, HADAQ_TRAILER, HADAQ_UNIT, HADAQ_WRAP as WRAP,
 };
 use crate::numbers::Counter;
+use std::sync::Arc;
 use store::{SchemaId, crc32c, flags};
 
 /// Schema id of a sub-event.
 pub(crate) const SUB_EVENT: SchemaId = SchemaId(*b"had0");
 
+/// The kind.
+pub(crate) static HADAQ: FramingKind = FramingKind {
+    head: Some(head),
+    ..FramingKind::new("hadaq", "a transport unit of HADES or of TRB boards; each sub-event is a message", |_, _| {
+        Arc::new(|_| Box::new(Hadaq))
+    })
+};
+
+/// Makes the head of a unit with one sub-event, whose trigger has the number of the message, and puts the first 32
+/// bytes of the datagram behind the payload.
+fn head(message: &mut Outgoing<'_>) -> usize {
+    let Outgoing { head, payload, number, place, .. } = message;
+    let (size, bytes) = (HADAQ_HEADER + payload.len(), HADAQ_UNIT + HADAQ_HEADER);
+    payload.resize(size.next_multiple_of(HADAQ_ALIGN) - HADAQ_HEADER, 0);
+    // All boards of a trigger have the same tag.
+    let tag = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
+    let trigger = (*number % WRAP) << 8 | tag;
+    let unit = (bytes + payload.len()) as u32;
+    let words = [unit, 0x0003_0062, size as u32, 0x0002_0001, 0x8000 + *place as u32, trigger as u32];
+    for (part, word) in head.chunks_exact_mut(4).zip(words) {
+        part.copy_from_slice(&word.to_le_bytes());
+    }
+    let first: Vec<u8> = head[..bytes].iter().chain(&payload[..]).copied().take(HADAQ_TRAILER).collect();
+    payload.extend(first);
+    bytes
+}
+
 /// The framing.
-pub(crate) struct Hadaq;
+struct Hadaq;
 
 /// The number of a trigger as if numbers never began again: the nearest to the one before. `None`: it is below 0.
 pub(crate) fn number(last: Option<u64>, trigger: u64) -> Option<u64> {

@@ -3,6 +3,7 @@
 //! ```no_run
 //! use beamport_udp::framing::{Cut, Framing, FramingKind, Number, Read, Stamp};
 //! use flow::edge::SourceKind;
+//! use std::sync::Arc;
 //!
 //! struct Mine;
 //!
@@ -15,7 +16,8 @@
 //!     }
 //! }
 //!
-//! static MINE: FramingKind = FramingKind { name: "mine", build: |_origin| Box::new(Mine) };
+//! static MINE: FramingKind =
+//!     FramingKind::new("mine", "a number and a payload", |_section, _schema| Arc::new(|_origin| Box::new(Mine)));
 //! static UDP: SourceKind = beamport_udp::source(|name, section| beamport_udp::read(name, section, &[&MINE]));
 //! // beamport::run(&beamport::Registry::builtin().source(&UDP))
 //! ```
@@ -23,21 +25,26 @@
 //! Failure behaviour: any bytes may come; they are cut or refused with a word, and nothing panics.
 
 mod beamport;
-pub(crate) mod ess;
+mod ess;
 pub(crate) mod geb;
 pub(crate) mod hadaq;
 mod library;
+mod raw;
 mod table;
 
-pub(crate) use beamport::Beamport;
-pub(crate) use ess::Ess;
-pub(crate) use hadaq::Hadaq;
+pub(crate) use beamport::{BEAMPORT, sign};
 pub(crate) use library::{ByLibrary, Library};
 pub(crate) use table::{ByTable, Table, reference, schema_of};
 
 pub use crate::numbers::Counter;
+use settings::{Key, Section};
 use std::ops::Range;
+use std::sync::Arc;
 use store::SchemaId;
+use wire::limits::HEADER_BYTES;
+
+/// The framings of beamport. A file for each, and a line here.
+pub(crate) static FRAMINGS: &[&FramingKind] = &[&BEAMPORT, &ess::ESS, &geb::GEB, &hadaq::HADAQ, &raw::RAW];
 
 /// A time that a board gives a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,13 +137,74 @@ impl Cut {
     }
 }
 
-/// A framing that a program adds to those of beamport.
+/// Makes the framing of a port, whose messages have this origin.
+pub type MakeFraming = Arc<dyn Fn(&str) -> Box<dyn Framing> + Send + Sync>;
+
+/// A framing that an instrument file can name.
 #[derive(Debug)]
 pub struct FramingKind {
     /// The word behind `framing`.
-    pub name: &'static str,
-    /// Makes the framing of a port, whose messages have this origin.
-    pub build: fn(&str) -> Box<dyn Framing>,
+    pub word: &'static str,
+    /// What a datagram is, for the reference page.
+    pub about: &'static str,
+    /// Keys of the section that it reads beside those of every source of kind `udp`.
+    pub keys: &'static [&'static Key],
+    /// The clock of its boards, where they count ticks.
+    pub ticks: Option<Ticks>,
+    /// Reads its keys; `schema`: the key `schema`, of messages that have none of their own.
+    pub build: fn(section: &mut Section<'_>, schema: SchemaId) -> MakeFraming,
+    /// Writes the head of a message that a simulated board sends, and returns how many bytes of [`Outgoing::head`] it
+    /// takes. `None`: there are no simulated boards of this framing.
+    pub head: Option<fn(&mut Outgoing<'_>) -> usize>,
+}
+
+impl FramingKind {
+    /// A framing without keys, ticks and simulated boards.
+    #[must_use]
+    pub const fn new(
+        word: &'static str,
+        about: &'static str,
+        build: fn(&mut Section<'_>, SchemaId) -> MakeFraming,
+    ) -> Self {
+        Self { word, about, keys: &[], ticks: None, build, head: None }
+    }
+
+    /// The framing of a port whose section gives none of its keys; none where one of them must be given.
+    pub(crate) fn plain(&self, origin: &str, schema: SchemaId) -> Option<Box<dyn Framing>> {
+        let none = serde_json::json!({});
+        let make = settings::read_json(&none, |section| Some((self.build)(section, schema)));
+        make.ok().map(|make| make(origin))
+    }
+}
+
+/// A clock that counts ticks.
+#[derive(Clone, Copy, Debug)]
+pub struct Ticks {
+    /// Bits of its counter.
+    pub bits: u32,
+    /// Unit, ns, where the key `tick` gives no other.
+    pub unit: i64,
+}
+
+/// A message that a simulated board sends.
+#[derive(Debug)]
+pub struct Outgoing<'a> {
+    /// Its number among the messages of the board, from 0.
+    pub number: u64,
+    /// Its time, ns since 1970 UTC.
+    pub time: u64,
+    /// The same in ticks of the source, from its zero.
+    pub ticks: i64,
+    /// The schema id of the payload.
+    pub schema: [u8; 4],
+    /// CRC-32C of the payload.
+    pub crc: u32,
+    /// The number of the board among all of the instrument file, from 0.
+    pub place: usize,
+    /// What is before the payload: zeros.
+    pub head: &'a mut [u8; HEADER_BYTES],
+    /// The payload; what is behind it in the datagram is added to it.
+    pub payload: &'a mut Vec<u8>,
 }
 
 /// A framing of one port.
@@ -208,4 +276,28 @@ pub(crate) fn cut(framing: &mut dyn Framing, datagram: &[u8]) -> (Read, Vec<Cut>
     let mut cuts = Vec::new();
     let read = framing.cut(datagram, &mut cuts);
     (read, cuts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn each_framing_asks_for_the_keys_that_it_declares_and_has_its_row_in_the_page() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/udp.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        for kind in FRAMINGS {
+            let mut asked = BTreeSet::new();
+            let read = settings::read_json(&serde_json::json!({}), |section| {
+                let make = (kind.build)(section, SchemaId(*b"raw0"));
+                asked.extend(section.asked.iter().copied());
+                Some(make)
+            });
+            assert!(read.is_ok(), "{}: a key without a default", kind.word);
+            assert_eq!(asked, kind.keys.iter().map(|key| key.name).collect(), "{}", kind.word);
+            let row = format!("| `{}` | {} |", kind.word, kind.about);
+            assert!(page.contains(&row), "no row of the page begins with {row}");
+        }
+    }
 }

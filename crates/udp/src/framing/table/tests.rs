@@ -1,6 +1,7 @@
 //! Tables, and the built-in framings as such.
 
-use super::super::{Ess, cut, ess, vectors};
+use super::super::ess::Ess;
+use super::super::{cut, ess, vectors};
 use super::*;
 use serde_json::json;
 use testkit::Dice;
