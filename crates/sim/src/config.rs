@@ -8,6 +8,7 @@ use crate::keys::{Kind, NUMBERS};
 use crate::limits;
 use flow::Fault;
 use serde_json::Value;
+use settings::nearest;
 use wire::DType;
 
 /// How events are dealt out to messages.
@@ -345,29 +346,4 @@ fn time_ns(value: &Value) -> Option<i64> {
     };
     let ns = number * unit;
     (ns.abs() < 9e18).then_some(ns.round() as i64)
-}
-
-/// The nearest of some names, if it is near enough to be a slip: at most two edits, and fewer than half of its letters.
-pub(crate) fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    names
-        .map(|n| (distance(name, n), n))
-        .filter(|(d, n)| *d <= 2 && d * 2 < n.len())
-        .min_by_key(|(d, _)| *d)
-        .map(|(_, n)| n)
-}
-
-/// Edits between two words (Levenshtein 1966). The words of users are cut at 64 letters.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().collect());
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }

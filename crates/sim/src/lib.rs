@@ -189,7 +189,7 @@ pub fn model(name: &str) -> Result<&'static Model, Fault> {
     }
     let names = || models().iter().map(|m| m.name);
     let fault = Fault::new(format!("unknown model `{name}`"), "");
-    Err(match config::nearest(name, names()) {
+    Err(match settings::nearest(name, names()) {
         Some(near) => fault.hint(format!("did you mean `{near}`?")),
         None => fault.hint(format!("`model` takes one of {}", names().collect::<Vec<_>>().join(", "))),
     })

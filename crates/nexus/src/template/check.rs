@@ -2,7 +2,6 @@
 
 use super::data::{Data, DataType, TYPES, Values};
 use super::json::{Object, Value};
-use super::nearest::nearest;
 use super::values::infer;
 use super::{Attribute, FromOutside, Group, Kind, Layout, Level, Mistake, Module, Node, Variable, tree, units, words};
 use crate::filter::Filter;
@@ -12,6 +11,7 @@ use crate::limits::{
 };
 use crate::outside;
 use crate::static_file::{Content, StaticFile, TEMPLATE_VERSION};
+use settings::nearest;
 use std::collections::{HashMap, HashSet};
 use wire::DType;
 

@@ -9,7 +9,6 @@
 mod check;
 mod data;
 mod json;
-mod nearest;
 mod reads;
 #[cfg(test)]
 mod reference;

@@ -3,9 +3,9 @@
 //! Each thing is looked at once: a million of them take seconds.
 
 use super::check::short;
-use super::nearest::nearest;
 use super::{Group, Mistake, Module, Node};
 use crate::limits::MISTAKES_MAX;
+use settings::nearest;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Links on the way to a link: more is a circle.

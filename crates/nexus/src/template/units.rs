@@ -3,8 +3,6 @@
 //! The words are those of UDUNITS, which NeXus asks for. A unit that is not known here is refused only where a length or an
 //! angle must stand; everywhere else it is the user's.
 
-use super::nearest::nearest;
-
 /// What a unit measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Quantity {
@@ -14,6 +12,7 @@ pub(super) enum Quantity {
 }
 
 use Quantity::{Angle, Length, Other};
+use settings::nearest;
 
 /// Symbols that take a prefix (`mm`).
 const SYMBOLS: [(&str, Quantity); 18] = [
