@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,6 +50,12 @@ class Run(Mapping[str, "Stream"]):
         said = (fields[key] or "{}" for key in ("metadata", "instrument"))
         own, of_instrument = (_object(text, f"the metadata of run `{self.name}`") for text in said)
         self.metadata = own | of_instrument
+        if fields["undescribed"] is not None:
+            warnings.warn(
+                f"the sinks of run `{self.name}` are not known: they were in message {fields['undescribed']} of `runs`, "
+                "which does not verify",
+                stacklevel=2,
+            )
         # A stream has a row for each of its epochs.
         self._ranges: dict[str, list[dict[str, Any]]] = {}
         for row in fields["streams"]:

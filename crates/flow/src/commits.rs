@@ -223,8 +223,12 @@ pub struct FinishedRuns {
 impl FinishedRuns {
     /// Reads what is filed.
     pub fn open(data: &Data, sink: &str) -> Result<Self, Fault> {
-        let mut runs = HashSet::new();
-        for message in data.book_messages(&commits_of(sink))? {
+        let (mut runs, book) = (HashSet::new(), commits_of(sink));
+        if data.has(&book)? {
+            // A commit behind the mark would be filed again.
+            Book::settle_closed(data, &book, Keeps::All)?;
+        }
+        for message in data.book_messages(&book)? {
             runs.insert(Commit::read(&message)?.run);
         }
         Ok(Self { data: data.clone(), sink: sink.to_owned(), book: None, runs, appended: BTreeMap::new() })

@@ -44,6 +44,8 @@ pub struct Run {
     /// What is said of the instrument, a JSON object as text, or empty. Its runs share the text.
     #[serde(serialize_with = "as_text")]
     pub instrument: Arc<str>,
+    /// The message of the stream `runs` that had them, where it does not verify: they are not known.
+    pub undescribed: Option<u64>,
 }
 
 /// Where a run is to end.
@@ -168,9 +170,18 @@ impl Run {
             #[serde(default)]
             sinks: BTreeMap<String, serde::de::IgnoredAny>,
         }
-        // Of many runs: nothing else of the text is kept. Runs of earlier versions say all in their own metadata.
-        let of = |text: &str| serde_json::from_str::<Sinks>(text).map_or_else(|_| BTreeMap::new(), |found| found.sinks);
-        of(&self.instrument).into_keys().chain(of(&self.metadata).into_keys()).collect()
+        // It is asked of many runs: nothing else of the text is kept.
+        let found: Option<Sinks> = serde_json::from_str(self.description()).ok();
+        found.map_or_else(Vec::new, |found| found.sinks.into_keys().collect())
+    }
+
+    /// Where sinks and workers of its instrument stand. Runs of earlier versions have them beside what the user said.
+    pub fn description(&self) -> &str {
+        match self.undescribed {
+            Some(_) => "{}",
+            None if self.instrument.is_empty() => &self.metadata,
+            None => &self.instrument,
+        }
     }
 
     /// What is said of the run and of its instrument, as one object: sinks and code of workers are in it.
@@ -248,6 +259,7 @@ impl Run {
             inclusive: run.inclusive,
             clock_step: run.clock_step,
             instrument: run.instrument.into(),
+            undescribed: None,
         };
         Ok((run, back))
     }

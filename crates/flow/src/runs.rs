@@ -42,15 +42,13 @@ pub struct RunsView {
     lost: Vec<std::ops::Range<u64>>,
     /// Metadata of the instrument by the sequence of the step that has them.
     instruments: BTreeMap<u64, Arc<str>>,
-    /// Runs whose metadata of the instrument cannot be read, and the step that had them.
-    without: BTreeMap<String, u64>,
 }
 
 impl RunsView {
     /// Opens the stream of runs, or waits for it to be there.
     pub fn new(data: &Data) -> Self {
-        let (runs, places, steps, lost, instruments, without) = Default::default();
-        Self { data: data.clone(), reader: None, runs, places, steps, lost, instruments, without }
+        let (runs, places, steps, lost, instruments) = Default::default();
+        Self { data: data.clone(), reader: None, runs, places, steps, lost, instruments }
     }
 
     /// All runs, oldest first, each as its newest message says. A message that does not verify is passed over: the run
@@ -81,14 +79,13 @@ impl RunsView {
 
     fn see_step(&mut self, sequence: u64, mut run: Run, back: u32) {
         let place = self.places.get(&run.name).copied();
-        self.without.remove(&run.name);
         if back > 0 {
             let at = sequence.saturating_sub(back.into());
             // Steps of one run have the same.
             let earlier = || place.map(|at| &self.runs[at].instrument).filter(|text| !text.is_empty());
             match self.instruments.get(&at).or_else(earlier) {
                 Some(text) => run.instrument = text.clone(),
-                None => drop(self.without.insert(run.name.clone(), at)),
+                None => run.undescribed = Some(at),
             }
         } else if !run.instrument.is_empty() {
             // It is written again from time to time, and kept once.
@@ -116,12 +113,21 @@ impl RunsView {
     /// Why a run may not be as it is shown: a message that does not verify may be a later step of it, where one can
     /// come, or had the metadata of its instrument.
     pub fn doubt(&self, run: &Run) -> Option<String> {
-        if let Some(at) = self.without.get(&run.name) {
-            return Some(format!("its sinks were in message {at} of `{RUNS}`, which does not verify"));
+        if let Some(Fault { what, cause, .. }) = run.description_fault() {
+            return Some(format!("{what}: {cause}"));
         }
         let step = self.steps.get(&run.name).filter(|_| run.state != State::Sealed)?;
         let at = self.lost.iter().map(|l| l.start).find(|at| at > step)?;
         Some(format!("its newest step may be message {at} of `{RUNS}`, which does not verify"))
+    }
+}
+
+impl Run {
+    /// Why sinks and workers of its instrument are not known, if they are not.
+    pub fn description_fault(&self) -> Option<Fault> {
+        let at = self.undescribed?;
+        let cause = format!("they were in message {at} of `{RUNS}`, which does not verify");
+        Some(Fault::new(format!("the sinks of run `{}` are not known", self.name), cause))
     }
 }
 
@@ -369,6 +375,7 @@ impl RunKeeper {
             inclusive,
             clock_step: if ahead > CLOCK_SET { -ahead } else { 0 },
             instrument: self.instrument.clone(),
+            undescribed: None,
         };
         let run = Run { streams: self.beginnings(&run, now)?, ..run };
         let (time, clock) = both_clocks(&self.data);
@@ -674,6 +681,9 @@ impl RunKeeper {
     /// with it. They are written again from time to time, so that damage takes them from few runs, and always in
     /// memory, where the book discards its oldest messages.
     fn described_back(&self, run: &Run) -> u32 {
+        if let Some(at) = run.undescribed {
+            return u32::try_from(self.book.next_sequence().saturating_sub(at)).unwrap_or(u32::MAX);
+        }
         let is_same = |(_, text): &&(u64, Arc<str>)| *text == run.instrument;
         let described =
             self.described.as_ref().filter(is_same).filter(|_| self.book.writer().header().level == Level::Disk);

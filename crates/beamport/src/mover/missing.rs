@@ -4,6 +4,7 @@
 use crate::file::Instrument;
 use flow::records::Run;
 use flow::{Data, Fault, commits, reader_name};
+use serde_json::Value;
 use std::collections::BTreeSet;
 use wire::bprn::State;
 
@@ -52,7 +53,7 @@ pub(super) fn missing(data: &Data, instrument: &Instrument, runs: &[Run]) -> Res
     let mut missing = Vec::new();
     for run in runs {
         if run.state != State::Sealed {
-            let metadata = run.all_metadata();
+            let metadata: Value = serde_json::from_str(run.description()).unwrap_or_default();
             let begun = metadata["workers"].as_object().into_iter().flat_map(serde_json::Map::keys);
             let gone = begun.filter(|name| instrument.workers().all(|section| section.name != **name));
             missing.extend(gone.map(|name| MissingStage {

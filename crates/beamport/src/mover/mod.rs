@@ -216,7 +216,7 @@ impl Mover {
         ReaderNames::begin(&mover.data, &mover.instrument)?;
         mover.start_stages()?;
         mover.wait_for_streams(signals)?;
-        mover.open_finished()?;
+        with_room(signals, || mover.open_finished())?;
         // What was finished before a kill came between.
         with_room(signals, || mover.file_away())?;
         mover.done_before = mover.done()?;

@@ -47,7 +47,11 @@ fn report(asked: &Ls, run: &str, out: &mut dyn Write, err: &mut dyn Write) -> An
     for fault in &report.damaged {
         writeln!(err, "{fault}")?;
     }
-    Ok(ExitCode::from(match report.damaged.is_empty() {
+    let fault = run.description_fault();
+    if let Some(fault) = &fault {
+        writeln!(err, "{fault}")?;
+    }
+    Ok(ExitCode::from(match report.damaged.is_empty() && fault.is_none() {
         true => u8::from(report.account.lost > 0),
         false => 2,
     }))

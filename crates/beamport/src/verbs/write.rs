@@ -57,7 +57,7 @@ fn write(asked: &Verb, registry: &Registry, out: &mut dyn Write, err: &mut dyn W
             Known::One { template: template.clone(), static_file, layout: writer.layout, topics, inputs }
         }
         (Some(template), _) => return Err(not_there(template).into()),
-        (None, sink) => match recorded(&run.all_metadata(), sink.as_deref(), &data.folder)? {
+        (None, sink) => match recorded_of(&run, sink.as_deref(), &data.folder)? {
             Some(known) => known,
             None => {
                 let (template, topics) = (only_template(&data.folder)?, BTreeMap::new());
@@ -381,9 +381,17 @@ fn without_dots(path: &Path) -> PathBuf {
     plain
 }
 
+fn recorded_of(run: &Run, sink: Option<&str>, data: &Path) -> Result<Option<Known>, Fault> {
+    match run.description_fault() {
+        Some(fault) => Err(fault.hint("name a template with `--template FILE`")),
+        None => recorded(run.description(), sink, data),
+    }
+}
+
 /// What the run itself recorded of a sink or, without a name, of the first that can be made again. It may be from another
 /// machine, or written by anybody. `data`: the data folder.
-fn recorded(metadata: &Value, sink: Option<&str>, data: &Path) -> Result<Option<Known>, Fault> {
+fn recorded(description: &str, sink: Option<&str>, data: &Path) -> Result<Option<Known>, Fault> {
+    let metadata: Value = serde_json::from_str(description).unwrap_or_default();
     let none = serde_json::Map::new();
     let sinks = metadata["sinks"].as_object().unwrap_or(&none);
     let path = |made: &Value, key: &str| Some(found_again(made[key].as_str()?, made["data"].as_str(), data));
@@ -641,7 +649,7 @@ mod tests {
         let of = |name: &str, frames: u64, sink: Option<&str>| {
             let made = json!({"frames": frames, "name": name, "inputs": ["camera"]});
             let of_run = json!({"sinks": {"a": {"template": "/no/such"}, "images": made}});
-            recorded(&of_run, sink, Path::new("/no"))
+            recorded(&of_run.to_string(), sink, Path::new("/no"))
         };
         let compression = Compression::None;
         let known =
@@ -655,7 +663,7 @@ mod tests {
         assert_eq!(of("{number}.h5", 0, None).unwrap(), None);
         let packed = |word: &str| {
             let made = json!({"frames": 5, "name": "{number}", "inputs": ["camera"], "compression": word});
-            match recorded(&json!({"sinks": {"images": made}}), None, Path::new("/no")).unwrap() {
+            match recorded(&json!({"sinks": {"images": made}}).to_string(), None, Path::new("/no")).unwrap() {
                 Some(Known::Many { compression, .. }) => Some(compression),
                 _ => None,
             }
@@ -665,7 +673,7 @@ mod tests {
         assert!(of("{number}.h5", 5, Some("a")).unwrap_err().to_string().contains("/no/such"));
         let fault = of("{number}.h5", 5, Some("b")).unwrap_err();
         assert_eq!(fault.hint, "sinks of this run are a, images");
-        assert_eq!(recorded(&Value::Null, None, Path::new("/no")).unwrap(), None);
+        assert_eq!(recorded("", None, Path::new("/no")).unwrap(), None);
     }
 
     #[test]

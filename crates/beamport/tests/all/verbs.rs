@@ -1646,3 +1646,23 @@ fn all_runs_were_forgotten_without_a_word() {
     let (_, _, err) = told(&data, &["up", &instrument]);
     assert!(err.contains("stream `runs` is damaged, runs are lost: messages 0 to "), "{err}");
 }
+
+#[test]
+fn a_run_whose_sinks_do_not_verify_is_not_written_by_a_guess() {
+    let place = Place::new("undescribed");
+    let data = flow::Data::on_disk(place.0.join("a"));
+    let mut keeper = flow::RunKeeper::open(&data).unwrap();
+    keeper.set_instrument(r#"{"sinks": {"file": {"template": "t.json"}}}"#);
+    for (name, start) in [("first", 10), ("second", 20)] {
+        keeper.begin(name, start, None, Duration::ZERO, "{}", start).unwrap();
+        keeper.end(name, start + 1, "asked", start + 1).unwrap();
+        keeper.step(start + 2, &[]).unwrap();
+    }
+    drop(keeper);
+    turn_first(&data, "runs");
+    let (_, _, said) = told(&data, &["write", "second", "--output", "no.nxs"]);
+    assert!(said.contains("the sinks of run `second` are not known"), "{said}");
+    assert!(said.contains("message 0 of `runs`") && said.contains("--template FILE"), "{said}");
+    let (_, _, said) = told(&data, &["ls", "second"]);
+    assert!(said.contains("the sinks of run `second` are not known"), "{said}");
+}

@@ -110,3 +110,27 @@ fn finished_runs_are_filed_once_whatever_the_disk_does_and_take_no_segment_each(
     let again = FinishedRuns::open(&data, "file").unwrap();
     assert!(again.has("0") && again.has("39") && !again.has("40"));
 }
+
+#[test]
+fn a_commit_that_was_filed_before_a_kill_is_not_filed_again() {
+    let machine = Machine::new(1);
+    let killed = machine.start();
+    let data = Data { media: killed.clone(), folder: "/disk/data".into(), drain: Drain::Caller };
+    let finish = Commit { finished: true, ..commit(1, "{}".into()) };
+    let mut of_run = Book::open(&data, BOOK, Keeps::Newest(1 << 20)).unwrap();
+    let sequence = of_run.append(&finish).unwrap();
+    assert!(of_run.wait(sequence, Duration::from_secs(10)).unwrap());
+    drop(of_run);
+    // Appended, without its mark.
+    let mut filed = Book::open(&data, "file.commits", Keeps::All).unwrap();
+    filed.append(&finish).unwrap();
+    // SAFETY: all maps of this process are in the book.
+    unsafe { machine.kill(&killed, filed) };
+    let data = self::data(&machine, "/disk/data");
+    let mut finished = FinishedRuns::open(&data, "file").unwrap();
+    assert!(finished.has("7"));
+    finished.file_away(&[]).unwrap();
+    drop(finished);
+    assert_eq!(data.book_messages("file.commits").unwrap().len(), 1);
+    assert!(!data.has(BOOK).unwrap());
+}

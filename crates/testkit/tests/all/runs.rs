@@ -483,16 +483,41 @@ fn a_run_whose_metadata_of_the_instrument_do_not_verify_says_so_and_others_have_
     let mut keeper = RunKeeper::open(&data).unwrap();
     keeper.set_instrument(&described(100));
     seal_runs(&mut keeper, 0..3, now);
+    keeper.begin("open", now, None, Duration::ZERO, "{}", now).unwrap();
     keeper.set_instrument(&described(7));
-    seal_runs(&mut keeper, 3..4, now);
+    keeper.begin("r3", now, None, Duration::ZERO, "{}", now).unwrap();
     drop(keeper);
     let entry = data.reader_early(flow::RUNS).unwrap().entries(0, 1).unwrap()[0];
     let file = std::path::PathBuf::from("/disk/data/runs").join(format!("p-{:08x}", entry.segment));
     machine.flip(&file, entry.offset() + 9).unwrap();
     let mut view = flow::RunsView::new(&data);
     let runs = view.refresh().unwrap().to_vec();
-    let doubts: Vec<_> = runs.iter().map(|run| (run.name.as_str(), view.doubt(run).is_some())).collect();
-    assert_eq!(doubts, [("r0", true), ("r1", true), ("r2", true), ("r3", false)]);
+    let doubts = |view: &flow::RunsView| -> Vec<_> {
+        view.runs().iter().map(|run| (run.name.clone(), view.doubt(run).is_some())).collect()
+    };
+    let expected = [("r0", true), ("r1", true), ("r2", true), ("open", true), ("r3", false)];
+    let expected = expected.map(|(name, is_doubtful)| (name.to_owned(), is_doubtful));
+    assert_eq!(doubts(&view), expected);
     assert!(view.doubt(&runs[0]).unwrap().contains("message 0 of `runs`"));
-    assert_eq!(runs[3].sinks(), ["file"]);
+    assert!(runs[0].description_fault().is_some() && runs[0].sinks().is_empty());
+    assert_eq!(runs[4].sinks(), ["file"]);
+    // Its later steps do not say that there are none.
+    let mut keeper = RunKeeper::open(&data).unwrap();
+    keeper.end("open", now + 1, "asked", now + 1).unwrap();
+    keeper.end("r3", now + 1, "asked", now + 1).unwrap();
+    keeper.step(now + 2, &[]).unwrap();
+    view.refresh().unwrap();
+    assert_eq!(doubts(&view), expected);
+    assert_eq!(view.runs()[4].sinks(), ["file"]);
+}
+
+#[test]
+fn what_the_user_says_of_a_run_names_no_sinks_of_its_instrument() {
+    let machine = Machine::new(1);
+    let (process, now) = (machine.start(), machine.now());
+    let mut keeper = keeper(&process);
+    keeper.set_instrument(&described(1));
+    let said = r#"{"sinks": {"evil": {}}, "workers": {"w": {}}}"#;
+    let run = keeper.begin("r", now, None, Duration::ZERO, said, now).unwrap();
+    assert_eq!((run.sinks(), run.description().contains("workers")), (vec!["file".to_owned()], false));
 }

@@ -493,6 +493,7 @@ fn sealed(folder: &Folder, stream: &str, (start, stop): (i64, i64), next: u64) {
         inclusive: false,
         clock_step: 0,
         instrument: "".into(),
+        undescribed: None,
     };
     let mut book = flow::Book::open(&folder.0, flow::RUNS, flow::Keeps::All).unwrap();
     book.append(&run).unwrap();
