@@ -63,7 +63,7 @@ impl Record for Run {
     }
 }
 
-/// A step of a run whose metadata of the instrument are in the message so many before it; 0: in its own.
+/// A step of a run, and the distance to the earlier message that has the metadata of its instrument; 0: it has them.
 pub(crate) struct RunStep<'a>(pub(crate) &'a Run, pub(crate) u32);
 
 impl Record for RunStep<'_> {

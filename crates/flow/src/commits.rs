@@ -265,7 +265,7 @@ impl FinishedRuns {
                 self.data.release(stream, &reader_name(&self.sink, run))?;
             }
             if let Some(commit) = commit {
-                if !self.file(&commit)? {
+                if !self.append_commit(&commit)? {
                     continue;
                 }
                 self.appended.remove(run);
@@ -280,7 +280,7 @@ impl FinishedRuns {
     }
 
     /// Appends a commit and waits until it is safe. False if there is no room for it now.
-    fn file(&mut self, commit: &Commit) -> Result<bool, Fault> {
+    fn append_commit(&mut self, commit: &Commit) -> Result<bool, Fault> {
         let mut book = match self.book.take() {
             Some(book) => book,
             None => Book::open(&self.data, &commits_of(&self.sink), Keeps::All)?,

@@ -195,7 +195,8 @@ impl Run {
         all
     }
 
-    /// The message. `back`: the message so many before it has the metadata of the instrument; 0: it has them itself.
+    /// Writes the message. `back`: the distance to the earlier message that has the metadata of the instrument; 0: this
+    /// message has them.
     pub fn write(&self, out: &mut Vec<u8>, back: u32) -> Result<(), Fault> {
         let streams: Vec<RunStream<'_>> = self
             .streams
@@ -229,7 +230,7 @@ impl Run {
         wire::bprn::write(out, &run).map_err(wire_fault("a run"))
     }
 
-    /// From its message, and how many messages before it one has the metadata of its instrument; 0: it is complete.
+    /// Reads a message; also returns the distance to the earlier message that has the metadata of the instrument, or 0.
     pub fn read(bytes: &[u8]) -> Result<(Self, u32), Fault> {
         let run = wire::bprn::read(bytes).map_err(wire_fault("a run"))?;
         let back = run.instrument_back;

@@ -61,7 +61,7 @@ pub struct Run<'a> {
     pub clock_step: i64,
     /// What is said of the instrument, JSON: the runs of an instrument share it.
     pub instrument: &'a str,
-    /// The message so many before this one has `instrument`; 0: it is here, or nothing is said.
+    /// Distance to the earlier message that has `instrument`; 0: this message has it, or the instrument has none.
     pub instrument_back: u32,
 }
 

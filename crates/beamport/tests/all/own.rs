@@ -46,6 +46,20 @@ impl Drop for Lab {
     }
 }
 
+/// Waits while a program runs.
+fn wait(program: &mut Child, is_so: &dyn Fn() -> bool) {
+    let guard = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < guard && program.try_wait().unwrap().is_none(), "it hangs, or has ended");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whether the instrument of a data folder answers.
+fn answers(folder: &Path) -> bool {
+    beamport::mover::ask(folder, &serde_json::json!({"command": "status"})).is_ok()
+}
+
 #[test]
 fn a_source_of_the_user_fills_a_stream_and_its_account_closes() {
     let lab = Lab::new("up");
@@ -92,17 +106,10 @@ fn ctrl_c_said_nothing_while_a_source_without_its_server_kept_a_run_open() {
     let mut program = lab.command("lines", "up", &text).stderr(Stdio::piped()).spawn().unwrap();
     let folder = lab.0.join("beamport-data/own");
     let (mut client, _) = listener.accept().unwrap();
-    let guard = Instant::now() + Duration::from_secs(60);
-    let mut wait = |is_so: &dyn Fn() -> bool| {
-        while !is_so() {
-            assert!(Instant::now() < guard && program.try_wait().unwrap().is_none(), "it hangs, or has ended");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    };
-    wait(&|| beamport::mover::ask(&folder, &serde_json::json!({"command": "status"})).is_ok());
+    wait(&mut program, &|| answers(&folder));
     drop(listener);
     client.write_all(b"no number\n").unwrap();
-    wait(&|| !beamport::mover::glance(&folder).troubles.is_empty());
+    wait(&mut program, &|| !beamport::mover::glance(&folder).troubles.is_empty());
     // SAFETY: signals to a child that has not been waited for.
     let interrupt = |program: &Child| unsafe { libc::kill(program.id() as i32, libc::SIGINT) };
     interrupt(&program);
@@ -287,14 +294,7 @@ fn a_framing_of_the_user_has_the_account_of_all_others() {
 
     let mut program = lab.command("framing", "up", &text).stdout(Stdio::piped()).spawn().unwrap();
     let folder = lab.0.join("beamport-data/own");
-    let guard = Instant::now() + Duration::from_secs(60);
-    let mut wait = |is_so: &dyn Fn() -> bool| {
-        while !is_so() {
-            assert!(Instant::now() < guard && program.try_wait().unwrap().is_none(), "it hangs, or has ended");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    };
-    wait(&|| beamport::mover::ask(&folder, &serde_json::json!({"command": "status"})).is_ok());
+    wait(&mut program, &|| answers(&folder));
     let board = UdpSocket::bind("127.0.0.1:0").unwrap();
     // 3 and 4 are missing; the last datagram is too short.
     for number in (65_530..=65_535_u16).chain(0..3).chain(5..10) {
@@ -305,7 +305,7 @@ fn a_framing_of_the_user_has_the_account_of_all_others() {
         let reader = flow::Data::on_disk(&folder).reader_early("board");
         reader.map_or(0, |reader| reader.bounds().count)
     };
-    wait(&|| count() == 14);
+    wait(&mut program, &|| count() == 14);
     // SAFETY: a signal to a child that has not been waited for.
     unsafe { libc::kill(program.id() as i32, libc::SIGINT) };
     let output = program.wait_with_output().unwrap();

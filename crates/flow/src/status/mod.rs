@@ -12,14 +12,14 @@
 //!
 //! Failure behaviour: a stream that cannot be read is listed as unreadable, and the others are shown.
 
+mod history;
 pub mod members;
-mod seen;
 
 use crate::commits::{self, BySink, CommitsView};
 use crate::limits::STATISTICS_STALE_NS;
 use crate::records::{Gap, Run};
 use crate::{BookDamage, Data, Fault, RUNS, RunsView, WorkerNow, WorkerState, ledger, stream_fault};
-use seen::Seen;
+use history::History;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::ErrorKind;
@@ -242,7 +242,7 @@ pub struct Watch {
     of_stream: Option<[u8; 16]>,
     runs: RunsView,
     commits: CommitsView,
-    seen: BTreeMap<String, Seen>,
+    seen: BTreeMap<String, History>,
     /// When it was looked at, ns of `Media::clock`.
     looked: Option<i64>,
     /// By worker: time, ns since 1970 UTC, and messages at its last two published moments.
@@ -545,7 +545,7 @@ struct Look<'a> {
     books: &'a [String],
 }
 
-fn look_at(data: &Data, name: &str, runs: &[Run], seen: &mut Seen, look: &Look<'_>) -> Result<StreamStatus, Fault> {
+fn look_at(data: &Data, name: &str, runs: &[Run], seen: &mut History, look: &Look<'_>) -> Result<StreamStatus, Fault> {
     let fault = |e| stream_fault(name, e);
     let options = ReadOptions { early: true, check: Check::Nothing, ..ReadOptions::default() };
     let mut reader = data.reader(name, options)?;
@@ -555,7 +555,7 @@ fn look_at(data: &Data, name: &str, runs: &[Run], seen: &mut Seen, look: &Look<'
     // At the last look it was not there: all of it has come since.
     let is_new = seen.uuid == [0; 16];
     if first_look {
-        *seen = Seen::new(header.uuid);
+        *seen = History::new(header.uuid);
     }
     seen.catch_up(&mut reader).map_err(fault)?;
     seen.count_late(&mut reader, runs).map_err(fault)?;

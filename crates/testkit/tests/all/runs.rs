@@ -438,7 +438,7 @@ fn seal_runs(keeper: &mut RunKeeper, names: std::ops::Range<u32>, now: i64) {
     assert_eq!(keeper.unsealed().count(), 0);
 }
 
-/// Metadata of an instrument with so many letters in them.
+/// Metadata of an instrument; `letters` is the length of the text in them.
 fn described(letters: usize) -> String {
     format!(r#"{{"sinks": {{"file": {{"template": "{}"}}}}}}"#, "t".repeat(letters))
 }

@@ -15,7 +15,7 @@ const BLOCK: u64 = 4096;
 
 /// What is known of a stream from earlier looks.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct History {
     pub(super) uuid: [u8; 16],
     /// Entries below were looked at.
     pub(super) next: u64,
@@ -25,14 +25,14 @@ pub(super) struct Seen {
     pub(super) came: (u64, u64),
     /// Late messages by run: (looked at below this sequence, count).
     pub(super) late: HashMap<String, (u64, u64)>,
-    pub(super) lost: Option<Lost>,
+    pub(super) lost: Option<LossCount>,
     /// What recoveries cut of messages that were marked.
     pub(super) cut: Vec<Gap>,
 }
 
 /// What the ledger said is lost of a stream.
 #[derive(Clone, Copy)]
-pub(super) struct Lost {
+pub(super) struct LossCount {
     /// When it was asked, ns of `Media::clock`.
     asked: i64,
     /// How long the answer took, ns.
@@ -41,7 +41,7 @@ pub(super) struct Lost {
     pub(super) count: u64,
 }
 
-impl Seen {
+impl History {
     /// Nothing yet, of the stream of this identity.
     pub(super) fn new(uuid: [u8; 16]) -> Self {
         Self { uuid, ..Self::default() }
@@ -85,7 +85,7 @@ impl Seen {
     /// Asks the ledger what is lost and cut of a stream, where that is due.
     pub(super) fn ask_ledger(&mut self, data: &Data, name: &str, filled: &[ledger::Row]) -> Result<(), Fault> {
         let clock = || data.media.clock();
-        let is_due = |lost: Lost| clock().saturating_sub(lost.asked) >= lost.took.saturating_mul(LEDGER_PAUSE);
+        let is_due = |lost: LossCount| clock().saturating_sub(lost.asked) >= lost.took.saturating_mul(LEDGER_PAUSE);
         if self.lost.is_none_or(is_due) {
             let began = clock();
             let count = match filled.is_empty() {
@@ -95,7 +95,7 @@ impl Seen {
             };
             self.cut = ledger::cuts(data, name)?;
             let asked = clock();
-            self.lost = Some(Lost { asked, took: asked.saturating_sub(began), count });
+            self.lost = Some(LossCount { asked, took: asked.saturating_sub(began), count });
         }
         if let Some(lost) = self.lost.as_mut().filter(|_| !filled.is_empty()) {
             lost.count = ledger::lost(filled);
