@@ -97,14 +97,13 @@
  */
 
 /**
+ * A panel of a request; a view may ask with keys of its own.
  * @typedef {object} Asked
  * @property {string} stream
  * @property {string} view
  * @property {number} width
  * @property {number} height
  * @property {number[]} [region]
- * @property {number[]} [shape]
- * @property {number} [first_pixel]
  * @property {string} [reduce]
  * @property {number} [window]
  * @property {string} [origin]

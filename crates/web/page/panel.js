@@ -1,32 +1,16 @@
 // A panel: what one stream shows. Its view follows the schema of the answer, unless another one is chosen.
 
 import { sentence } from './api.js';
-import { CurveView, SpectrumView } from './curve.js';
 import { choice, element, setText } from './dom.js';
-import { EventsView } from './events.js';
 import { duration, time } from './format.js';
-import { GroupsView } from './groups.js';
-import { ImageView } from './image.js';
-import { MessageView } from './message.js';
-import { VIEWS, writePanel } from './state.js';
-import { TrendView } from './trend.js';
+import { writePanel } from './state.js';
+import { VIEWS } from './views/index.js';
 
 /** @typedef {import('./api.js').Answer} Answer */
 /** @typedef {import('./api.js').Asked} Asked */
 /** @typedef {import('./state.js').Settings} Settings */
 
-/** @typedef {ImageView | CurveView | TrendView | GroupsView | MessageView} View */
-
-/** @type {Record<string, new (settings: Settings, changed: () => void) => View>} */
-const CLASSES = {
-  image: ImageView,
-  events: EventsView,
-  curve: CurveView,
-  spectrum: SpectrumView,
-  trend: TrendView,
-  groups: GroupsView,
-  message: MessageView,
-};
+/** @typedef {import('./views/index.js').View} View */
 
 let made = 0;
 
@@ -63,7 +47,7 @@ export class Panel {
           { class: 'choices' },
           choice(
             'view',
-            ['auto', ...VIEWS].map((view) => [view, view]),
+            ['auto', ...VIEWS.map(({ word }) => word)].map((word) => [word, word]),
             settings.view,
             (view) => {
               this.settings.view = view;
@@ -112,8 +96,7 @@ export class Panel {
     const fault = answer.fault ?? answer.unreadable;
     this.fault.hidden = !fault;
     if (fault) setText(this.fault, sentence(fault));
-    // Another message can be chosen where one is not there any more.
-    this.place.hidden = Boolean(answer.fault) && !(this.view instanceof MessageView);
+    this.place.hidden = Boolean(answer.fault) && !this.view?.staysOnFault;
     this.meta.hidden = Boolean(answer.fault);
     this.known = '';
     if (answer.fault) return;
@@ -144,7 +127,8 @@ export class Panel {
   /** @param {string} kind */
   change(kind) {
     this.view?.close();
-    this.view = kind in CLASSES ? new CLASSES[kind](this.settings, () => this.changed()) : null;
+    const known = VIEWS.find(({ word }) => word === kind);
+    this.view = known ? new known.View(this.settings, () => this.changed()) : null;
     this.kind = kind;
     this.place.replaceChildren(...(this.view ? [this.view.element] : []));
   }

@@ -1,28 +1,50 @@
 // What the page shows, as the hash of its address: `#at=NS&span=S&panel=STREAM;KEY=VALUE;...&panel=...`.
 
+import { VIEWS } from './views/index.js';
+
 /** The time bar, s. */
 const SPAN = 600;
 /** Letters of a panel in the hash: all panels fit into one request. */
 const LONGEST = 1000;
 
-/** What a panel may be, beside `auto`. */
-export const VIEWS = ['image', 'events', 'curve', 'spectrum', 'trend', 'groups', 'message'];
+/**
+ * What one panel shows; a view may have settings of its own.
+ * @typedef {{stream: string, view: string, origin: string, window: number | null, region: number[] | null, reduce: string,
+ *   log: boolean, cut: string, sequence: number | null, [key: string]: any}} Settings
+ */
 
 /**
- * What one panel shows.
- * @typedef {object} Settings
- * @property {string} stream
- * @property {string} view `auto`, or one of VIEWS
- * @property {string} origin empty: all
- * @property {number | null} window s; null: as the view has it
- * @property {number[] | null} region x0, y0, x1, y1; null: the whole image
- * @property {string} reduce `mean` or `max`
- * @property {boolean} log
- * @property {string} cut percentage of the pixels that is cut off at both ends of the colours
- * @property {number[] | null} shape rows and columns of a detector; null: guessed
- * @property {number} first lowest pixel number of a detector
- * @property {number | null} sequence null: the newest
+ * A setting of a panel.
+ * @typedef {object} Setting
+ * @property {string} key in the settings and in the hash
+ * @property {any} usual what is not written
+ * @property {(text: string) => any} read what a text of the hash means; undefined: nothing
+ * @property {(value: any) => string} [write]
  */
+
+/** Those of all views. @type {Setting[]} */
+const COMMON = [
+  // `auto`, or the word of a view.
+  { key: 'view', usual: 'auto', read: (text) => (VIEWS.some(({ word }) => word === text) ? text : undefined) },
+  // Empty: all.
+  { key: 'origin', usual: '', read: decode, write: encodeURIComponent },
+  // s; null: as the view has it.
+  { key: 'window', usual: null, read: (text) => (isTime(text) ? Number(text) : undefined) },
+  // x0, y0, x1, y1; null: all.
+  { key: 'region', usual: null, read: (text) => (/^\d+(,\d+){3}$/.test(text) ? text.split(',').map(Number) : undefined) },
+  // `mean` or `max`.
+  { key: 'reduce', usual: 'mean', read: (text) => (text === 'max' ? text : undefined) },
+  { key: 'log', usual: false, read: () => true, write: () => '' },
+  // Percentage of the pixels that is cut off at both ends of the colours.
+  { key: 'cut', usual: '0.5', read: (text) => (Number(text) >= 0 && Number(text) < 50 ? text : undefined) },
+  // Null: the newest.
+  { key: 'sequence', usual: null, read: (text) => (/^\d+$/.test(text) ? Number(text) : undefined) },
+];
+
+/** Those of single views too. */
+function all() {
+  return [...COMMON, ...VIEWS.flatMap((view) => view.settings ?? [])];
+}
 
 /**
  * @typedef {object} State
@@ -36,19 +58,7 @@ export const VIEWS = ['image', 'events', 'curve', 'spectrum', 'trend', 'groups',
  * @returns {Settings}
  */
 export function settings(stream) {
-  return {
-    stream,
-    view: 'auto',
-    origin: '',
-    window: null,
-    region: null,
-    reduce: 'mean',
-    log: false,
-    cut: '0.5',
-    shape: null,
-    first: 1,
-    sequence: null,
-  };
+  return /** @type {Settings} */ ({ stream, ...Object.fromEntries(all().map(({ key, usual }) => [key, usual])) });
 }
 
 /**
@@ -82,16 +92,8 @@ function readPanel(text) {
   const panel = settings(decode(stream));
   for (const part of rest) {
     const [key, value] = halves(part);
-    if (key === 'view' && VIEWS.includes(value)) panel.view = value;
-    if (key === 'origin') panel.origin = decode(value);
-    if (key === 'window' && isTime(value)) panel.window = Number(value);
-    if (key === 'region' && /^\d+(,\d+){3}$/.test(value)) panel.region = value.split(',').map(Number);
-    if (key === 'shape' && /^[1-9]\d*,[1-9]\d*$/.test(value)) panel.shape = value.split(',').map(Number);
-    if (key === 'first' && /^\d+$/.test(value)) panel.first = Number(value);
-    if (key === 'reduce' && value === 'max') panel.reduce = value;
-    if (key === 'log') panel.log = true;
-    if (key === 'cut' && Number(value) >= 0 && Number(value) < 50) panel.cut = value;
-    if (key === 'sequence' && /^\d+$/.test(value)) panel.sequence = Number(value);
+    const read = all().find((setting) => setting.key === key)?.read(value);
+    if (read !== undefined) panel[key] = read;
   }
   return panel;
 }
@@ -118,18 +120,11 @@ export function write(state) {
  * @returns {string}
  */
 export function writePanel(panel) {
-  const usual = settings(panel.stream);
   const parts = [encodeURIComponent(panel.stream)];
-  if (panel.view !== usual.view) parts.push(`view=${panel.view}`);
-  if (panel.origin) parts.push(`origin=${encodeURIComponent(panel.origin)}`);
-  if (panel.window !== null) parts.push(`window=${panel.window}`);
-  if (panel.region) parts.push(`region=${panel.region.join(',')}`);
-  if (panel.shape) parts.push(`shape=${panel.shape.join(',')}`);
-  if (panel.first !== usual.first) parts.push(`first=${panel.first}`);
-  if (panel.reduce !== usual.reduce) parts.push(`reduce=${panel.reduce}`);
-  if (panel.log) parts.push('log');
-  if (panel.cut !== usual.cut) parts.push(`cut=${panel.cut}`);
-  if (panel.sequence !== null) parts.push(`sequence=${panel.sequence}`);
+  for (const { key, usual, write = String } of all()) {
+    const text = panel[key] === usual ? null : write(panel[key]);
+    if (text !== null) parts.push(text ? `${key}=${text}` : key);
+  }
   return parts.join(';');
 }
 

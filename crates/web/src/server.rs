@@ -249,7 +249,7 @@ impl House {
                 self.sent("application/json", answer.to_string().into()).await
             }
             ("GET", path) => match page::at(path) {
-                Some(file) => Ok(reply(file.mime, Bytes::from_static(file.bytes))),
+                Some((mime, bytes)) => Ok(reply(mime, Bytes::from_static(bytes))),
                 None => Err(nothing()),
             },
             (_, "/api/status" | "/api/look" | "/api/command" | "/metrics") => {

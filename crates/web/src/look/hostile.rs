@@ -1,6 +1,6 @@
 //! Requests that no page would send.
 
-use super::tests::{ALL_VIEWS, all_views};
+use super::tests::{all_views, all_views_and_auto};
 use super::*;
 
 const KEYS: [&str; 14] = [
@@ -55,10 +55,10 @@ fn any_request_is_answered_or_refused() {
     let mut dice = testkit::Dice::new(3);
     let mut below = |count: usize| dice.below(count as u64) as usize;
     let streams = ["detector", "devices", "monitor", "camera", "built", "none", "", "../x", "runs"];
-    let values = values();
+    let (values, views) = (values(), all_views_and_auto());
     let (mut drawn, mut faults, mut refused) = (0, 0, 0);
     for _ in 0..6000 {
-        let mut panel = json!({"stream": streams[below(streams.len())], "view": ALL_VIEWS[below(9)],
+        let mut panel = json!({"stream": streams[below(streams.len())], "view": views[below(views.len())],
             "width": 30, "height": 30});
         for _ in 0..below(4) {
             panel[KEYS[below(KEYS.len())]] = values[below(values.len())].clone();

@@ -4,9 +4,8 @@
 //! axis; their errors are `errors`. The axis of a dimension is the variable of its name, with an edge more than there
 //! are values, or with as many numbers. Further dimensions are added up.
 
-use super::Panel;
-use super::image::{self, Pixels, Reduce};
-use super::view::View;
+use super::panel::{Panel, Reduce};
+use super::pixels::{self, Pixels};
 use crate::answer::Answer;
 use flow::Fault;
 use serde_json::{Map, Value, json};
@@ -163,20 +162,20 @@ fn doubles(numbers: Numbers<'_>) -> Vec<f64> {
     Vec::new()
 }
 
-/// The view of a message: by the dimensions of its array.
-pub(super) fn view(bytes: &[u8]) -> View {
-    match Labelled::read(bytes).map(|array| array.shape.len()) {
-        Ok(1) => View::Curve,
-        Ok(2..) => View::Image,
-        _ => View::Message,
-    }
+/// Whether messages of a schema hold such an array.
+pub(super) fn is_labelled(schema: [u8; 4]) -> bool {
+    matches!(&schema, b"da00" | b"hs00" | b"hs01")
 }
 
-/// Adds a curve: the values along the last dimension. `width`: points of the panel.
+/// Dimensions of the array of a message; none where it has no array.
+pub(super) fn dimensions(bytes: &[u8]) -> Option<usize> {
+    Labelled::read(bytes).ok().map(|array| array.shape.len())
+}
+
+/// Adds a curve: the values along the last dimension.
 pub(super) fn curve(
     bytes: &[u8],
     panel: &Panel,
-    width: usize,
     object: &mut Map<String, Value>,
     answer: &mut Answer,
 ) -> Result<(), Fault> {
@@ -189,7 +188,7 @@ pub(super) fn curve(
     if from >= to {
         return Err(Fault::new("the region is outside of the curve", format!("it has {length} values")));
     }
-    let parts = width.min(to - from);
+    let parts = panel.size().0.min(to - from);
     answer.room(3 * parts + 1, 8)?;
     let edges: Vec<usize> = (0..=parts).map(|part| from + part * (to - from) / parts).collect();
     let values = array.sums(array.values, &[last], false);
@@ -239,11 +238,10 @@ fn cell(values: &[f64], squares: Option<&[f64]>, (from, to): (usize, usize), how
     (sum(values) * share, squares.map(|squares| sum(squares).sqrt() * share))
 }
 
-/// Adds an image. `size`: columns and rows of the panel.
+/// Adds an image.
 pub(super) fn image(
     bytes: &[u8],
     panel: &Panel,
-    size: (usize, usize),
     object: &mut Map<String, Value>,
     answer: &mut Answer,
 ) -> Result<(), Fault> {
@@ -251,11 +249,12 @@ pub(super) fn image(
     let array = Labelled::read(bytes).map_err(none)?;
     let plane = array.plane().ok_or_else(|| none("it has less than two dimensions".into()))?;
     let shape = plane.map(|at| array.shape[at]);
+    let size = panel.size();
     let region = if plane == [0, 1] && array.shape.len() == 2 {
-        image::put(&Pixels::new(array.values.dtype(), array.values.bytes(), &shape)?, panel, size, object, answer)?
+        pixels::put(&Pixels::new(array.values.dtype(), array.values.bytes(), &shape)?, panel, size, object, answer)?
     } else {
         let sums: Vec<u8> = array.sums(array.values, &plane, false).into_iter().flat_map(f64::to_le_bytes).collect();
-        image::put(&Pixels::new(DType::Float64, &sums, &shape)?, panel, size, object, answer)?
+        pixels::put(&Pixels::new(DType::Float64, &sums, &shape)?, panel, size, object, answer)?
     };
     let [x0, y0, x1, y1] = region;
     let [rows, columns] = plane.map(|at| array.axes[at]);

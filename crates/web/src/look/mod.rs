@@ -7,104 +7,38 @@
 
 mod cache;
 mod detectors;
-mod events;
 mod gaps;
-mod groups;
-mod image;
 mod labelled;
-mod message;
+mod lanes;
+mod panel;
+mod pixels;
 mod stream;
 mod times;
-mod trend;
+mod trends;
 mod view;
+mod views;
 
 use crate::answer::Answer;
-use crate::limits::{PANELS_MAX, PIXELS_MAX, TREND_TIME};
 use flow::{Data, Fault};
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use lanes::Books;
+use panel::{AUTO, Panel, wrong};
+use serde_json::{Value, json};
 use store::hex;
 use stream::{Found, Stream, Streams};
-use view::View;
+use trends::Trends;
+use view::{Object, Scene, View, ViewKind};
+use views::{MESSAGE, VIEWS};
 
-/// Panels at one moment.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Request {
-    /// ns since 1970 UTC; none: now.
-    #[serde(default)]
-    at: Option<i64>,
-    /// As JSON: one that is wrong is a fault of that panel alone.
-    panels: Vec<Value>,
-}
-
-/// One panel.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Panel {
-    stream: String,
-    #[serde(default)]
-    view: View,
-    #[serde(default = "pixels")]
-    width: u32,
-    #[serde(default = "pixels")]
-    height: u32,
-    region: Option<[u32; 4]>,
-    #[serde(default)]
-    reduce: image::Reduce,
-    window: Option<i64>,
-    shape: Option<[u32; 2]>,
-    #[serde(default = "first_pixel")]
-    first_pixel: i32,
-    origin: Option<String>,
-    sequence: Option<u64>,
-    #[serde(default)]
-    step: i8,
-    known: Option<String>,
-}
-
-fn pixels() -> u32 {
-    512
-}
-
-/// As of the worker `histogram`.
-fn first_pixel() -> i32 {
-    1
-}
-
-impl Request {
-    /// Reads a request.
-    pub(crate) fn read(bytes: &[u8]) -> Result<Self, Fault> {
-        let request: Self = serde_json::from_slice(bytes).map_err(|e| wrong("request", e.to_string()))?;
-        if request.panels.len() > PANELS_MAX {
-            let cause = format!("it names {} panels, more than {PANELS_MAX}", request.panels.len());
-            return Err(wrong("request", cause));
-        }
-        Ok(request)
-    }
-}
-
-impl Panel {
-    fn read(value: &Value) -> Result<Self, Fault> {
-        let panel = Self::deserialize(value).map_err(|e| wrong("panel", e.to_string()))?;
-        if panel.window.is_some_and(|window| window <= 0) {
-            return Err(wrong("panel", "`window` is not positive".into()));
-        }
-        Ok(panel)
-    }
-}
-
-fn wrong(part: &str, cause: String) -> Fault {
-    Fault::new(format!("the {part} is wrong"), cause).hint("docs/reference/web.md lists the keys of a request")
-}
+pub(crate) use panel::Request;
 
 /// Answers requests.
 pub(crate) struct Looker {
     data: Data,
     streams: Streams,
-    trends: trend::Trends,
-    shapes: events::Shapes,
-    books: times::Books,
+    /// One for each of [`VIEWS`].
+    views: Vec<Box<dyn View>>,
+    trends: Trends,
+    books: Books,
     cache: cache::Cache,
 }
 
@@ -114,9 +48,9 @@ impl Looker {
         Self {
             data: data.clone(),
             streams: Streams::new(readers),
-            trends: trend::Trends::default(),
-            shapes: events::Shapes::default(),
-            books: times::Books::new(data),
+            views: VIEWS.iter().map(|kind| (kind.build)()).collect(),
+            trends: Trends::default(),
+            books: Books::new(data),
             cache: cache::Cache::default(),
         }
     }
@@ -126,7 +60,7 @@ impl Looker {
         let now = self.data.media.now();
         let mut answer = Answer::default();
         for asked in &request.panels {
-            let mut object = Map::new();
+            let mut object = Object::new();
             object.insert("stream".into(), asked["stream"].as_str().unwrap_or_default().into());
             let shown =
                 Panel::read(asked).and_then(|panel| self.panel(&panel, request.at, now, &mut object, &mut answer));
@@ -139,59 +73,46 @@ impl Looker {
         Ok(answer.body(now))
     }
 
-    /// Shows what is not of one message.
-    fn over_time(
-        &mut self,
-        panel: &Panel,
-        at: i64,
-        width: usize,
-        object: &mut Map<String, Value>,
-        answer: &mut Answer,
-    ) -> Result<(), Fault> {
-        object.insert("view".into(), panel.view.word().into());
-        let times = trend_times(panel, at);
-        let from = (&self.data, &mut self.streams, &mut self.books);
-        match panel.view {
-            View::Times => return times::show(from, panel, times, width, object, answer),
-            View::Gap => return times::next_gap(from, panel, at, object),
-            _ => {}
-        }
-        let stream = self.streams.open(&self.data, &panel.stream)?;
-        match panel.view {
-            View::Alarm => self.trends.alarm(stream, panel, at, object),
-            _ => self.trends.show(stream, panel, times, width, object, answer),
-        }
-    }
-
     fn panel(
         &mut self,
         panel: &Panel,
         at: Option<i64>,
         now: i64,
-        object: &mut Map<String, Value>,
+        object: &mut Object,
         answer: &mut Answer,
     ) -> Result<(), Fault> {
-        let size = (panel.width.clamp(1, PIXELS_MAX) as usize, panel.height.clamp(1, PIXELS_MAX) as usize);
-        if matches!(panel.view, View::Times | View::Gap | View::Alarm)
-            || panel.view == View::Trend && panel.sequence.is_none()
-        {
-            return self.over_time(panel, at.unwrap_or(now), size.0, object, answer);
-        }
+        let asked = asked_view(panel)?;
         let stream = self.streams.open(&self.data, &panel.stream)?;
-        let found = stream.find(panel, at)?;
-        let view = if panel.view == View::Auto { auto(stream, &found)? } else { panel.view };
-        object.insert("view".into(), view.word().into());
-        let identity = format!("{}/{}/{}", hex(&stream.uuid()), found.epoch, found.sequence);
-        if view == View::Trend {
-            return self.trends.show(stream, panel, trend_times(panel, at.unwrap_or(now)), size.0, object, answer);
+        let (view, found) = match asked {
+            Some(view) if VIEWS[view].is_of_time => (view, None),
+            _ => {
+                let found = stream.find(panel, &|schema| is_shown(asked, schema), at)?;
+                (asked.map_or_else(|| chosen(stream, &found), Ok)?, Some(found))
+            }
+        };
+        object.insert("view".into(), VIEWS[view].word.into());
+        match found.filter(|_| !VIEWS[view].is_of_time) {
+            None => self.draw(view, (panel, at.unwrap_or(now), None), object, answer),
+            Some(found) => self.message(view, (panel, at.unwrap_or(now), found), object, answer),
         }
+    }
+
+    /// Draws what is of a message, or shows again what was drawn of it.
+    fn message(
+        &mut self,
+        view: usize,
+        (panel, at, found): (&Panel, i64, Found),
+        object: &mut Object,
+        answer: &mut Answer,
+    ) -> Result<(), Fault> {
+        let stream = self.streams.opened(&panel.stream)?;
+        let identity = format!("{}/{}/{}", hex(&stream.uuid()), found.epoch, found.sequence);
         object.insert("identity".into(), identity.clone().into());
         if panel.known.as_ref() == Some(&identity) {
             object.insert("same".into(), true.into());
             return Ok(());
         }
-        let how = (size, panel.region, panel.reduce, panel.window, panel.shape, panel.first_pixel, &panel.origin);
-        let key = format!("{identity} {view:?} {how:?}");
+        let key = format!("{identity} {} {}", VIEWS[view].word, panel.drawn_by());
         if let Some(drawn) = self.cache.show(&key, answer) {
             *object = drawn;
             return Ok(());
@@ -208,44 +129,57 @@ impl Looker {
         if let Value::Object(facts) = facts {
             object.extend(facts);
         }
-        match view {
-            View::Events => self.shapes.show((&self.data.folder, &mut *stream), panel, &found, size, object, answer),
-            View::Spectrum => events::spectrum(stream, panel, &found, size.0, object, answer),
-            View::Groups => groups::show(&self.data, stream, panel, &found, object, answer),
-            View::Curve => {
-                stream.payload(found.sequence, &mut |bytes| labelled::curve(bytes, panel, size.0, object, answer))
-            }
-            View::Image => stream.payload(found.sequence, &mut |bytes| image::show(bytes, panel, size, object, answer)),
-            _ => stream.payload(found.sequence, &mut |bytes| {
-                message::show(bytes, object);
-                Ok(())
-            }),
-        }?;
-        object.extend(stream.lost.fault().map(|fault| ("unreadable".to_owned(), fault.to_json())));
+        self.draw(view, (panel, at, Some(found)), object, answer)?;
+        let lost = self.streams.opened(&panel.stream)?.lost.fault();
+        object.extend(lost.map(|fault| ("unreadable".to_owned(), fault.to_json())));
         self.cache.keep(key, answer.drawn(mark, object));
         Ok(())
     }
+
+    fn draw(
+        &mut self,
+        view: usize,
+        (panel, at, found): (&Panel, i64, Option<Found>),
+        object: &mut Object,
+        answer: &mut Answer,
+    ) -> Result<(), Fault> {
+        let Self { data, streams, views, trends, books, .. } = self;
+        views[view].show(Scene { panel, at, found, data, streams, trends, books }, object, answer)
+    }
 }
 
-/// The times of a trend.
-fn trend_times(panel: &Panel, to: i64) -> (i64, i64) {
-    (to.saturating_sub(panel.window.unwrap_or(TREND_TIME)), to)
+/// The place in [`VIEWS`] of the view that a panel asks for; none where the newest message chooses it. Fails for keys
+/// that no view has.
+fn asked_view(panel: &Panel) -> Result<Option<usize>, Fault> {
+    let is_known = |key: &String| VIEWS.iter().any(|kind| kind.options.contains(&key.as_str()));
+    if let Some(key) = panel.options.keys().find(|key| !is_known(key)) {
+        return Err(wrong("panel", format!("unknown key `{key}`")));
+    }
+    if panel.is_auto() {
+        return Ok(None);
+    }
+    let place = VIEWS.iter().position(|kind| kind.word == panel.view);
+    let words = || VIEWS.map(|kind| kind.word).join(", ");
+    place.map(Some).ok_or_else(|| wrong("panel", format!("`{}` is no view: {AUTO}, {}", panel.view, words())))
 }
 
-/// The view of a message. Some schemas hold what is drawn in several ways.
-fn auto(stream: &mut Stream, found: &Found) -> Result<View, Fault> {
-    let schema = found.entry.schema.0;
-    let mut view = View::of(schema);
-    let inside = match view {
-        View::Events => events::view,
-        View::Image if View::Curve.shows(schema) => labelled::view,
-        _ => return Ok(view),
-    };
-    stream.payload(found.sequence, &mut |bytes| {
-        view = inside(bytes);
-        Ok(())
-    })?;
-    Ok(view)
+/// Whether messages of a schema can be drawn as a panel asks: without a view, as more than their fields.
+fn is_shown(asked: Option<usize>, schema: [u8; 4]) -> bool {
+    match asked {
+        Some(view) => (VIEWS[view].of)(schema),
+        None => VIEWS.iter().find(|kind| (kind.of)(schema)).is_some_and(|kind| kind.word != MESSAGE.word),
+    }
+}
+
+/// The place in [`VIEWS`] of the view of a message.
+fn chosen(stream: &mut Stream, found: &Found) -> Result<usize, Fault> {
+    for (place, ViewKind { of, suits, .. }) in VIEWS.iter().enumerate() {
+        let Some(suits) = suits.filter(|_| of(found.entry.schema.0)) else { continue };
+        if suits(stream, found)? {
+            return Ok(place);
+        }
+    }
+    Err(Fault::new("the message has no view", "its schema has none"))
 }
 
 #[cfg(test)]

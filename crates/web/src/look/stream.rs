@@ -1,8 +1,7 @@
 //! The streams of panels, kept open, and the message that a panel shows.
 
-use super::Panel;
+use super::panel::Panel;
 use super::times::Times;
-use super::view::View;
 use crate::limits::{AUTO_MAX, BATCH, COMPARE, READERS_MAX, SEARCH_MAX, SLICE};
 use flow::{Data, Fault, stream_fault};
 use std::collections::{BTreeMap, HashMap};
@@ -11,6 +10,9 @@ use store::{Clock, Entry, Message, Missing, ReadOptions, Reader, Stretch, Why};
 
 /// What helps against retention.
 const RETAIN: &str = "show a later moment; a larger `retain` keeps more";
+
+/// Whether messages of a schema can be drawn.
+pub(super) type Shows<'a> = dyn Fn([u8; 4]) -> bool + 'a;
 
 /// The message of a panel.
 #[derive(Clone, Copy, Debug)]
@@ -133,14 +135,15 @@ impl Streams {
             };
             self.open.insert(name.to_owned(), stream);
         }
-        match self.open.get_mut(name) {
-            Some(stream) => {
-                stream.used = Instant::now();
-                stream.lost = Lost::default();
-                Ok(stream)
-            }
-            None => Err(Fault::new(format!("stream `{name}` cannot be read"), "")),
-        }
+        let stream = self.opened(name)?;
+        stream.used = Instant::now();
+        stream.lost = Lost::default();
+        Ok(stream)
+    }
+
+    /// A stream that is open, with what it lost since it was opened for this look.
+    pub(super) fn opened(&mut self, name: &str) -> Result<&mut Stream, Fault> {
+        self.open.get_mut(name).ok_or_else(|| Fault::new(format!("stream `{name}` cannot be read"), ""))
     }
 }
 
@@ -165,8 +168,9 @@ impl Stream {
         self.reader.header().epochs.iter().rev().find(|(_, first)| *first <= sequence).map_or(0, |(epoch, _)| *epoch)
     }
 
-    /// The message that a panel shows: its number, or the newest one up to a moment.
-    pub(super) fn find(&mut self, panel: &Panel, at: Option<i64>) -> Result<Found, Fault> {
+    /// The message that a panel shows: its number, or the newest one up to a moment. `shows`: whether messages of a
+    /// schema can be drawn as the panel asks.
+    pub(super) fn find(&mut self, panel: &Panel, shows: &Shows<'_>, at: Option<i64>) -> Result<Found, Fault> {
         let bounds = self.reader.bounds();
         let what = format!("stream `{}` has no such message", self.name);
         let none = |cause: &str, hint: &str| Err(Fault::new(what.as_str(), cause).hint(hint));
@@ -175,7 +179,7 @@ impl Stream {
                 return none("retention has deleted it", RETAIN);
             }
             return match self.entry(sequence)? {
-                Some(entry) => self.step(panel, sequence, entry),
+                Some(entry) => self.step(panel, shows, sequence, entry),
                 None => none(&format!("the newest is {}", bounds.count.saturating_sub(1)), ""),
             };
         }
@@ -193,7 +197,7 @@ impl Stream {
             return Err(self.lost.fault().unwrap_or_else(|| self.before(bounds.first)));
         }
         let origins = self.rows(panel)?;
-        let is_auto = panel.view == View::Auto;
+        let is_auto = panel.is_auto();
         let low = bounds.first.max(end.saturating_sub(if is_auto { AUTO_MAX } else { SEARCH_MAX }));
         // Values come with alarms and units between them: those are shown where there is nothing else.
         let (mut newest, mut other) = (None, None);
@@ -204,7 +208,7 @@ impl Stream {
                 if origins.as_ref().is_some_and(|rows| !rows.contains(&entry.origin)) {
                     return;
                 }
-                if panel.view.shows(entry.schema.0) {
+                if shows(entry.schema.0) {
                     newest = Some((sequence, *entry));
                 } else if other.is_none_or(|(known, _)| known < sequence) {
                     other = Some((sequence, *entry));
@@ -219,7 +223,7 @@ impl Stream {
             Some(fault) => Err(fault),
             None if is_auto => none("there is none of this origin, or before this moment", ""),
             None => {
-                let what = format!("no message of stream `{}` can be shown as `{}`", self.name, panel.view.word());
+                let what = format!("no message of stream `{}` can be shown as `{}`", self.name, panel.view);
                 Err(Fault::new(what, "they have other schemas").hint("choose the view `auto`"))
             }
         }
@@ -235,7 +239,7 @@ impl Stream {
     }
 
     /// The message itself, or the one of the same origin before or after it.
-    fn step(&mut self, panel: &Panel, sequence: u64, entry: Entry) -> Result<Found, Fault> {
+    fn step(&mut self, panel: &Panel, shows: &Shows<'_>, sequence: u64, entry: Entry) -> Result<Found, Fault> {
         if panel.step == 0 {
             return Ok(self.found(sequence, entry));
         }
@@ -250,7 +254,7 @@ impl Stream {
             (from, to) = if is_on { (to, high.min(to + SLICE)) } else { (low.max(from.saturating_sub(SLICE)), from) };
             let mut beside = None;
             self.entries((from, to), &mut |sequence, other| {
-                let fits = panel.view == View::Auto || panel.view.shows(other.schema.0);
+                let fits = panel.is_auto() || shows(other.schema.0);
                 let is_same = other.origin == entry.origin || of_device.contains(&other.origin);
                 if fits && is_same && !(is_on && beside.is_some()) {
                     beside = Some((sequence, *other));
@@ -278,7 +282,7 @@ impl Stream {
         match rows.is_empty() {
             false => Ok(Some(rows)),
             // Of a trend it is the name in the messages.
-            true if panel.view == View::Auto => Ok(None),
+            true if panel.is_auto() => Ok(None),
             true => Err(Fault::new(format!("stream `{}` has no origin `{name}`", self.name), "no message names it")),
         }
     }
@@ -303,12 +307,12 @@ impl Stream {
         Ok(())
     }
 
-    /// The messages before a number that can be shown as a view and have a time in `(from, to]`, in their order: the
+    /// The messages before a number that have a schema that `shows` and a time in `(from, to]`, in their order: the
     /// newest ones whose bytes do not exceed the limit, at least one.
     pub(super) fn window(
         &mut self,
         panel: &Panel,
-        view: View,
+        shows: &Shows<'_>,
         (from, to): (i64, i64),
         (before, bytes_max): (u64, u64),
     ) -> Result<Vec<(u64, i64)>, Fault> {
@@ -322,7 +326,7 @@ impl Stream {
         self.entries((low, high), &mut |sequence, entry| {
             let time = if is_epoch { entry.source_time } else { entry.arrival_time };
             let is_wanted = origins.as_ref().is_none_or(|rows| rows.contains(&entry.origin));
-            let is_wanted = is_wanted && view.shows(entry.schema.0);
+            let is_wanted = is_wanted && shows(entry.schema.0);
             if is_wanted && (start..=to).contains(&time) {
                 found.push((sequence, time, entry.length));
             }
@@ -432,12 +436,12 @@ impl Stream {
         self.times.refresh(&mut self.reader).map_err(|e| stream_fault(&self.name, e))
     }
 
-    /// Shows the bytes of a message.
-    pub(super) fn payload(
+    /// What `see` makes of the bytes of a message.
+    pub(super) fn payload<T>(
         &mut self,
         sequence: u64,
-        see: &mut dyn FnMut(&[u8]) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
+        see: &mut dyn FnMut(&[u8]) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
         self.reader.seek(sequence);
         match self.reader.read(1) {
             Ok(batch) => match batch.iter().next() {

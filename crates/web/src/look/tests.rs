@@ -59,12 +59,12 @@ fn push(appender: &mut Appender, messages: &[(&[u8; 4], &str, i64, Vec<u8>)]) {
 }
 
 /// An answer: its panels and the bytes behind them.
-struct Seen {
-    panels: Vec<Value>,
+pub(super) struct Seen {
+    pub(super) panels: Vec<Value>,
     arrays: Vec<u8>,
 }
 
-fn look(looker: &mut Looker, request: Value) -> Seen {
+pub(super) fn look(looker: &mut Looker, request: Value) -> Seen {
     let request = Request::read(request.to_string().as_bytes()).unwrap();
     let body = looker.look(&request).unwrap();
     let length = u32::from_le_bytes(body[4..8].try_into().unwrap()) as usize;
@@ -700,8 +700,10 @@ pub(super) fn all_views(name: &str) -> Folder {
     folder
 }
 
-pub(super) const ALL_VIEWS: [&str; 9] =
-    ["auto", "image", "events", "spectrum", "curve", "trend", "groups", "message", "times"];
+/// Words of all views, and `auto`.
+pub(super) fn all_views_and_auto() -> Vec<&'static str> {
+    VIEWS.iter().map(|kind| kind.word).chain([AUTO]).collect()
+}
 
 #[test]
 fn numbers_at_their_limits_do_not_overflow() {
@@ -724,8 +726,9 @@ fn numbers_at_their_limits_do_not_overflow() {
         json!({"origin": "\u{0}", "known": "/".repeat(1000)}),
     ];
     let streams = ["detector", "devices", "monitor", "camera", "built"];
+    let views = all_views_and_auto();
     for at in [Some(i64::MIN), Some(i64::MAX), Some(0), Some(START + 1), None] {
-        for (stream, view) in streams.into_iter().flat_map(|stream| ALL_VIEWS.map(|view| (stream, view))) {
+        for (stream, view) in streams.into_iter().flat_map(|stream| views.iter().map(move |view| (stream, *view))) {
             let panels = others.each_ref().map(|other| {
                 let mut panel = json!({"stream": stream, "view": view, "width": 30, "height": 30});
                 panel.as_object_mut().unwrap().extend(other.as_object().unwrap().clone());

@@ -1,73 +1,69 @@
-//! The views: what of a stream is drawn, and of which schemas.
+//! What a view is: a way to draw what a stream holds. Those of the page are in [`views`](super::views), a file each.
 
-use serde::Deserialize;
+use super::lanes::Books;
+use super::panel::Panel;
+use super::stream::{Found, Stream, Streams};
+use super::trends::Trends;
+use crate::answer::Answer;
+use flow::{Data, Fault};
+use serde_json::{Map, Value};
 
-/// What is drawn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum View {
-    /// By the newest message.
-    #[default]
-    Auto,
-    /// Numbers in two dimensions.
-    Image,
-    /// Events by pixel.
-    Events,
-    /// Events by time of flight.
-    Spectrum,
-    /// Numbers in one dimension.
-    Curve,
-    /// Numbers over time.
-    Trend,
-    /// Groups by the number of their messages.
-    Groups,
-    /// The fields of one message.
-    Message,
-    /// How many messages there are, over time.
-    Times,
-    /// The gap that begins next.
-    Gap,
-    /// The alarm that begins next.
-    Alarm,
+/// Whether a view suits a message.
+type Suits = fn(&mut Stream, &Found) -> Result<bool, Fault>;
+
+/// A kind of view.
+pub(super) struct ViewKind {
+    /// The word of a request and of an answer.
+    pub(super) word: &'static str,
+    /// Whether messages of a schema can be drawn so.
+    pub(super) of: fn([u8; 4]) -> bool,
+    /// Whether `auto` chooses it for a message that can be drawn so; the first kind of the list that says so is shown.
+    /// None: `auto` never does, and the page has no part for it.
+    pub(super) suits: Option<Suits>,
+    /// Keys of a panel that are of this view alone, for [`Panel::option`].
+    pub(super) options: &'static [&'static str],
+    /// It shows a time of the stream up to the moment, and not the message of the moment.
+    pub(super) is_of_time: bool,
+    /// Makes a view; it lives as long as the server.
+    pub(super) build: fn() -> Box<dyn View>,
 }
 
-impl View {
-    /// The view of a schema; that of a message may be another one of [`View::shows`].
-    pub(super) fn of(schema: [u8; 4]) -> Self {
-        match &schema {
-            b"ad00" | b"ADAr" | b"da00" | b"hs00" | b"hs01" => View::Image,
-            b"ev44" | b"ev43" | b"ev42" | b"an44" => View::Events,
-            b"f144" | b"f142" | b"se00" | b"senv" | b"tdct" => View::Trend,
-            b"bpgr" => View::Groups,
-            _ => View::Message,
-        }
+impl ViewKind {
+    /// A view of single messages, which `auto` chooses for each one of its schemas.
+    pub(super) const fn new(word: &'static str, of: fn([u8; 4]) -> bool, build: fn() -> Box<dyn View>) -> Self {
+        Self { word, of, suits: Some(|_, _| Ok(true)), options: &[], is_of_time: false, build }
     }
+}
 
-    /// Whether messages of a schema can be drawn so.
-    pub(super) fn shows(self, schema: [u8; 4]) -> bool {
-        match self {
-            View::Message | View::Times | View::Gap | View::Alarm => true,
-            View::Auto => View::of(schema) != View::Message,
-            View::Curve => matches!(&schema, b"da00" | b"hs00" | b"hs01"),
-            View::Spectrum => View::of(schema) == View::Events,
-            view => View::of(schema) == view,
-        }
-    }
+/// The keys of a panel in an answer.
+pub(super) type Object = Map<String, Value>;
 
-    /// The word of a request and of an answer.
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            View::Auto => "auto",
-            View::Image => "image",
-            View::Events => "events",
-            View::Spectrum => "spectrum",
-            View::Curve => "curve",
-            View::Trend => "trend",
-            View::Groups => "groups",
-            View::Message => "message",
-            View::Times => "times",
-            View::Gap => "gap",
-            View::Alarm => "alarm",
-        }
+/// Draws panels of one kind.
+pub(super) trait View: Send {
+    /// Adds to `object` the keys of the answer, and to `answer` its arrays.
+    fn show(&mut self, scene: Scene<'_>, object: &mut Object, answer: &mut Answer) -> Result<(), Fault>;
+}
+
+/// What is drawn.
+pub(super) struct Scene<'a> {
+    pub(super) panel: &'a Panel,
+    /// The moment that is shown, ns since 1970 UTC.
+    pub(super) at: i64,
+    /// The message of the moment; none for a view of a time.
+    pub(super) found: Option<Found>,
+    pub(super) data: &'a Data,
+    pub(super) streams: &'a mut Streams,
+    /// What views of values over time share.
+    pub(super) trends: &'a mut Trends,
+    /// What views of losses share.
+    pub(super) books: &'a mut Books,
+}
+
+impl<'a> Scene<'a> {
+    /// The stream of the panel, and the message of the moment.
+    pub(super) fn message(self) -> Result<(&'a mut Stream, Found), Fault> {
+        let stream = self.streams.opened(&self.panel.stream)?;
+        let none = || Fault::new(format!("stream `{}` has no such message", self.panel.stream), "a time is shown");
+        Ok((stream, self.found.ok_or_else(none)?))
     }
 }

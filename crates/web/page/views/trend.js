@@ -1,11 +1,11 @@
 // A trend: the last value, in a band from the least to the greatest of each pixel; below it the values of all origins.
 
-import { side } from './axes.js';
-import { element, setText, Table, windowChoice } from './dom.js';
-import { count, number, time } from './format.js';
+import { side } from '../axes.js';
+import { element, setText, Table, windowChoice } from '../dom.js';
+import { count, number, time } from '../format.js';
 
-/** @typedef {import('./api.js').Answer} Answer */
-/** @typedef {import('./state.js').Settings} Settings */
+/** @typedef {import('../api.js').Answer} Answer */
+/** @typedef {import('../state.js').Settings} Settings */
 
 /** Height of the plot, px. */
 const HEIGHT = 220;
@@ -19,7 +19,7 @@ const WINDOWS = [
   ['86400', '1 d'],
 ];
 
-export class TrendView {
+class TrendView {
   /**
    * @param {Settings} settings
    * @param {() => void} changed the settings are others now
@@ -35,7 +35,7 @@ export class TrendView {
     this.drawn = 0;
     /** Only the origin that is chosen is asked for. */
     this.isAlone = false;
-    /** Origins that have been seen; an answer has not always all of them. @type {Map<string, import('./api.js').Series>} */
+    /** Origins that have been seen; an answer has not always all of them. @type {Map<string, import('../api.js').Series>} */
     this.origins = new Map();
     /** The head of the row of each origin. @type {Map<string, {cell: HTMLElement, button: HTMLButtonElement, alarms: HTMLElement}>} */
     this.heads = new Map();
@@ -80,7 +80,7 @@ export class TrendView {
     );
   }
 
-  /** @returns {Partial<import('./api.js').Asked>} */
+  /** @returns {Partial<import('../api.js').Asked>} */
   ask() {
     const { origin } = this.settings;
     const window = this.settings.window ?? 60;
@@ -105,9 +105,9 @@ export class TrendView {
 
   /**
    * @param {Answer} answer
-   * @param {import('./api.js').Numbers} min
-   * @param {import('./api.js').Numbers} max
-   * @param {import('./api.js').Numbers} last
+   * @param {import('../api.js').Numbers} min
+   * @param {import('../api.js').Numbers} max
+   * @param {import('../api.js').Numbers} last
    */
   drawPlot(answer, min, max, last) {
     const length = last.length;
@@ -321,19 +321,19 @@ function margin(low, high) {
   return [low - room, high + room];
 }
 
-/** Alarms of a series and losses of its connection, in their order. @param {import('./api.js').Series} series */
+/** Alarms of a series and losses of its connection, in their order. @param {import('../api.js').Series} series */
 function all(series) {
   return [...(series.alarms ?? []), ...(series.lost ?? [])].sort((a, b) => a.from - b.from);
 }
 
-/** Whether an alarm of a series lasts. @param {import('./api.js').Series} series */
+/** Whether an alarm of a series lasts. @param {import('../api.js').Series} series */
 function isAlarmed(series) {
   return all(series).some((alarm) => alarm.to === null);
 }
 
 /**
  * The newest alarm of a series, and how many there are.
- * @param {import('./api.js').Series} series
+ * @param {import('../api.js').Series} series
  * @returns {string} empty without one
  */
 function newest(series) {
@@ -345,3 +345,5 @@ function newest(series) {
   const when = last.to === null ? `▲ ${words} since ${clock(last.from)}` : `${words} from ${clock(last.from)} to ${clock(last.to)}`;
   return alarms.length > 1 ? `${when}, ${count(alarms.length)} alarms in all` : when;
 }
+
+export default { word: 'trend', View: TrendView };

@@ -1,23 +1,24 @@
-//! Events: how many came from each pixel, as an image, or at each time of flight, as a curve.
-//!
-//! Both show the messages of a window that ends with the newest one.
+//! Events by pixel: how many came from each, as an image, in a window that ends with the newest message.
 
-use super::Panel;
-use super::detectors::{Detector, Detectors};
-use super::image::{self, Pixels};
-use super::stream::{Found, Stream};
-use super::view::View;
+use super::super::detectors::{Detector, Detectors};
+use super::super::panel::Panel;
+use super::super::pixels::{self, Pixels};
+use super::super::stream::{Found, Stream};
+use super::super::view::{Object, Scene, View, ViewKind};
 use crate::answer::Answer;
 use crate::limits::{DETECTOR_PIXELS_MAX, EVENTS_BYTES_MAX, EVENTS_TIME, GUESSED_PIXELS, SHAPES_MAX};
 use flow::Fault;
-use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
-use std::path::Path;
 use wire::{DType, Message};
+
+pub(super) static EVENTS: ViewKind = ViewKind {
+    options: &["shape", "first_pixel"],
+    ..ViewKind::new("events", has_events, || Box::new(Events::default()))
+};
 
 /// Pixels that were seen of streams, by identity and origin: a guessed shape does not change with each look.
 #[derive(Default)]
-pub(super) struct Shapes {
+struct Events {
     seen: BTreeMap<([u8; 16], Option<String>), (i32, i32)>,
     detectors: Detectors,
 }
@@ -60,21 +61,18 @@ impl Shape {
     }
 }
 
-impl Shapes {
+impl View for Events {
     /// Adds the image of a detector.
-    pub(super) fn show(
-        &mut self,
-        (folder, stream): (&Path, &mut Stream),
-        panel: &Panel,
-        found: &Found,
-        size: (usize, usize),
-        object: &mut Map<String, Value>,
-        answer: &mut Answer,
-    ) -> Result<(), Fault> {
-        let ids = gather(stream, panel, found, View::Events, object)?;
-        let shape = match panel.shape {
+    fn show(&mut self, scene: Scene<'_>, object: &mut Object, answer: &mut Answer) -> Result<(), Fault> {
+        let (panel, data) = (scene.panel, scene.data);
+        // As of the worker `histogram`.
+        let first = panel.option("first_pixel")?.unwrap_or(1);
+        let asked: Option<[u32; 2]> = panel.option("shape")?;
+        let (stream, found) = scene.message()?;
+        let ids = gather(stream, panel, &found, Field::Pixels, object)?;
+        let shape = match asked {
             Some([rows, columns]) if u64::from(rows) * u64::from(columns) <= DETECTOR_PIXELS_MAX as u64 => {
-                Shape { rows: rows as usize, columns: columns as usize, first: panel.first_pixel, is_guessed: false }
+                Shape { rows: rows as usize, columns: columns as usize, first, is_guessed: false }
             }
             Some(_) => {
                 let cause = format!("it has more than {DETECTOR_PIXELS_MAX} pixels");
@@ -82,7 +80,7 @@ impl Shapes {
             }
             None => {
                 let origin = stream.origin(found.entry.origin);
-                let known = self.detectors.find(folder, &panel.stream, flow::device_of(&origin));
+                let known = self.detectors.find(&data.folder, &panel.stream, flow::device_of(&origin));
                 let fits = |rows: usize, columns: usize| rows.saturating_mul(columns) <= DETECTOR_PIXELS_MAX as usize;
                 match known.filter(|known| fits(known.rows, known.columns)) {
                     Some(&Detector { rows, columns, first, .. }) => Shape { rows, columns, first, is_guessed: false },
@@ -95,9 +93,11 @@ impl Shapes {
         object.insert("first_pixel".into(), shape.first.into());
         object.insert("guessed".into(), shape.is_guessed.into());
         let pixels = Pixels::new(DType::UInt32, &counts, &[shape.rows, shape.columns])?;
-        image::put(&pixels, panel, size, object, answer).map(drop)
+        pixels::put(&pixels, panel, panel.size(), object, answer).map(drop)
     }
+}
 
+impl Events {
     /// The least and the largest pixel of a stream so far.
     fn seen(&mut self, stream: &Stream, panel: &Panel, ids: &[i32]) -> (i32, i32) {
         if self.seen.len() >= SHAPES_MAX {
@@ -112,70 +112,33 @@ impl Shapes {
     }
 }
 
-/// Adds the number of events at each time of flight. `width`: bins.
-pub(super) fn spectrum(
-    stream: &mut Stream,
-    panel: &Panel,
-    found: &Found,
-    width: usize,
-    object: &mut Map<String, Value>,
-    answer: &mut Answer,
-) -> Result<(), Fault> {
-    let times = gather(stream, panel, found, View::Spectrum, object)?;
-    let largest = i64::from(times.iter().copied().max().unwrap_or(0)).max(1);
-    let (from, to) = match panel.region {
-        Some([from, _, to, _]) if from < to => (i64::from(from), i64::from(to)),
-        Some(_) => return Err(Fault::new("the region of the spectrum is empty", "x1 is not larger than x0")),
-        None => (0, rounded(largest + 1)),
-    };
-    let width = width.min((to - from) as usize);
-    let (mut counts, mut outside) = (vec![0.0_f64; width], 0_u64);
-    let scale = width as f64 / (to - from) as f64;
-    for time in times {
-        let at = i64::from(time) - from;
-        match usize::try_from(at).ok().and_then(|at| counts.get_mut((at as f64 * scale) as usize)) {
-            Some(count) => *count += 1.0,
-            None => outside += 1,
-        }
-    }
-    let edges: Vec<f64> = (0..=width).map(|at| from as f64 + at as f64 / scale).collect();
-    answer.room(2 * width + 1, 8)?;
-    let facts = json!({
-        "outside": outside,
-        "region": [from, 0, to, 0],
-        "name": "events",
-        "unit": "counts",
-        "axis": {"name": "time_of_flight", "unit": "ns", "edges": true},
-        "low": counts.iter().copied().reduce(f64::min),
-        "high": counts.iter().copied().reduce(f64::max),
-        "arrays": {"x": answer.array(&[width + 1], &edges), "y": answer.array(&[width], &counts)},
-    });
-    if let Value::Object(facts) = facts {
-        object.extend(facts);
-    }
-    Ok(())
+/// Whether messages of a schema hold events.
+pub(super) fn has_events(schema: [u8; 4]) -> bool {
+    matches!(&schema, b"ev44" | b"ev43" | b"ev42" | b"an44")
 }
 
-/// The next number with two digits that count, so that an axis is the same from look to look.
-fn rounded(value: i64) -> i64 {
-    let step = 10_i64.pow((value.max(1).ilog10()).saturating_sub(1));
-    (value + step - 1) / step * step
+/// What of events is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Field {
+    Pixels,
+    /// Times of flight.
+    Times,
 }
 
 /// Pixels or times of the events of the window. Says in `object` which messages these are.
-fn gather(
+pub(super) fn gather(
     stream: &mut Stream,
     panel: &Panel,
     found: &Found,
-    view: View,
-    object: &mut Map<String, Value>,
+    field: Field,
+    object: &mut Object,
 ) -> Result<Vec<i32>, Fault> {
     let to = stream.time(&found.entry);
     let from = to.saturating_sub(panel.window.unwrap_or(EVENTS_TIME));
-    let messages = stream.window(panel, view, (from, to), (found.sequence + 1, EVENTS_BYTES_MAX))?;
+    let messages = stream.window(panel, &has_events, (from, to), (found.sequence + 1, EVENTS_BYTES_MAX))?;
     let numbers: Vec<u64> = messages.iter().map(|(sequence, _)| *sequence).collect();
     let (mut values, mut read) = (Vec::new(), 0_u64);
-    stream.each(&numbers, &mut |message| read += u64::from(add(message.payload, view, &mut values)))?;
+    stream.each(&numbers, &mut |message| read += u64::from(add(message.payload, field, &mut values)))?;
     object.insert("from".into(), messages.iter().map(|(_, time)| *time).min().unwrap_or(from).into());
     object.insert("to".into(), to.into());
     object.insert("messages".into(), read.into());
@@ -184,8 +147,8 @@ fn gather(
 }
 
 /// Appends the pixels, or the times, of the events of a message; whether it could be read.
-fn add(bytes: &[u8], view: View, values: &mut Vec<i32>) -> bool {
-    let is_pixels = view == View::Events;
+pub(super) fn add(bytes: &[u8], field: Field, values: &mut Vec<i32>) -> bool {
+    let is_pixels = field == Field::Pixels;
     let unsigned = |value: u32| i32::try_from(value).unwrap_or(i32::MAX);
     match wire::read(bytes) {
         Ok(Message::Ev44(m)) => values.extend(if is_pixels { m.pixel_id.iter() } else { m.time_of_flight.iter() }),
@@ -199,13 +162,6 @@ fn add(bytes: &[u8], view: View, values: &mut Vec<i32>) -> bool {
         _ => return false,
     }
     true
-}
-
-/// A message with times alone comes from a monitor without pixels.
-pub(super) fn view(bytes: &[u8]) -> View {
-    let (mut ids, mut times) = (Vec::new(), Vec::new());
-    let is_read = add(bytes, View::Events, &mut ids) && add(bytes, View::Spectrum, &mut times);
-    if is_read && ids.is_empty() && !times.is_empty() { View::Spectrum } else { View::Events }
 }
 
 #[cfg(test)]
@@ -233,11 +189,5 @@ mod tests {
         let (counts, outside) = shape.count(&[10, 13, 13, 14, 9, -1, i32::MIN, i32::MAX]);
         let counts: Vec<u8> = counts.chunks(4).map(|count| count[0]).collect();
         assert_eq!((counts, outside), (vec![1, 0, 0, 2], 5));
-    }
-
-    #[test]
-    fn the_axis_ends_at_a_number_of_two_digits() {
-        let ends = [1, 9, 10, 99, 100, 101, 71_400_001].map(rounded);
-        assert_eq!(ends, [1, 9, 10, 99, 100, 110, 72_000_000]);
     }
 }

@@ -2,14 +2,14 @@
 //
 // The server reduces the part of the image that is shown to the pixels of the panel; zooming asks for another part.
 
-import { Axes, placed } from './axes.js';
-import { choice, element, flip, setText, zoomByKey } from './dom.js';
-import { count, number } from './format.js';
-import { COLOURS } from './palette.js';
+import { Axes, placed } from '../axes.js';
+import { choice, element, flip, setText, zoomByKey } from '../dom.js';
+import { count, number } from '../format.js';
+import { COLOURS } from '../palette.js';
 
-/** @typedef {import('./api.js').Answer} Answer */
-/** @typedef {import('./api.js').Numbers} Numbers */
-/** @typedef {import('./state.js').Settings} Settings */
+/** @typedef {import('../api.js').Answer} Answer */
+/** @typedef {import('../api.js').Numbers} Numbers */
+/** @typedef {import('../state.js').Settings} Settings */
 
 /** Values that percentiles are taken from, at most. */
 const SAMPLES = 16384;
@@ -101,7 +101,7 @@ export class ImageView {
     );
   }
 
-  /** @returns {Partial<import('./api.js').Asked>} */
+  /** @returns {Partial<import('../api.js').Asked>} */
   ask() {
     const { region, reduce } = this.settings;
     const side = Math.max(16, Math.min(LARGEST, Math.round(this.box.clientWidth * devicePixelRatio)));
@@ -388,3 +388,5 @@ export function colour(values, low, high, log, pixels) {
     for (let i = 0; i < values.length; i += 1) pixels[i] = colourOf(values[i]);
   }
 }
+
+export default { word: 'image', View: ImageView };

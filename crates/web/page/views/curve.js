@@ -1,12 +1,11 @@
-// Curves: an array over its axis, with errors; and events by their time of flight.
+// A curve: an array over its axis, with errors.
 
-import { side, titled } from './axes.js';
-import { element, flip, setText, windowChoice, zoomByKey } from './dom.js';
-import { describe, WINDOWS } from './events.js';
-import { number } from './format.js';
+import { side, titled } from '../axes.js';
+import { element, flip, setText, zoomByKey } from '../dom.js';
+import { number } from '../format.js';
 
-/** @typedef {import('./api.js').Answer} Answer */
-/** @typedef {import('./state.js').Settings} Settings */
+/** @typedef {import('../api.js').Answer} Answer */
+/** @typedef {import('../state.js').Settings} Settings */
 
 /** Height of the plot, px. */
 const HEIGHT = 260;
@@ -78,7 +77,7 @@ export class CurveView {
     return titled(answer);
   }
 
-  /** @returns {Partial<import('./api.js').Asked>} */
+  /** @returns {Partial<import('../api.js').Asked>} */
   ask() {
     const { region, origin } = this.settings;
     const width = Math.max(50, Math.min(2000, this.box.clientWidth - 60));
@@ -261,44 +260,6 @@ export class CurveView {
 }
 
 /** Events of the time up to now, by their time of flight. */
-export class SpectrumView extends CurveView {
-  /**
-   * @param {Settings} settings
-   * @param {() => void} changed the settings are others now
-   */
-  constructor(settings, changed) {
-    super(settings, changed);
-    this.tools.append(windowChoice('last', WINDOWS, settings, 1, changed));
-  }
-
-  /** Times are always in ms: the part that is shown may be short. */
-  get isLong() {
-    return true;
-  }
-
-  title() {
-    return 'time of flight (ms)';
-  }
-
-  /** @param {Answer} answer */
-  caption(answer) {
-    return describe(answer, 'in no bin');
-  }
-
-  ask() {
-    return { ...super.ask(), window: Math.round((this.settings.window ?? 1) * 1e9) };
-  }
-
-  /**
-   * @param {[number, number]} places ms
-   * @returns {number[]} ns
-   */
-  part([from, to]) {
-    const first = Math.max(0, Math.round(from / this.factor));
-    return [first, 0, Math.max(first + 10, Math.round(to / this.factor)), 1];
-  }
-}
-
 /**
  * Range of the values.
  * @param {(number | null)[]} values
@@ -318,3 +279,5 @@ function range(values, log) {
   // Counts begin at zero.
   return { min: low >= 0 ? 0 : low - room, max: high + room };
 }
+
+export default { word: 'curve', View: CurveView };

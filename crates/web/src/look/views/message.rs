@@ -1,11 +1,29 @@
 //! A message as fields and bytes.
 
+use super::super::view::{Object, Scene, View, ViewKind};
+use crate::answer::Answer;
 use crate::limits::{HEX_BYTES, LIST_MAX, TEXT_MAX};
-use serde_json::{Map, Value};
+use flow::Fault;
+use serde_json::Value;
 use store::hex;
 
+/// The view of what has no other.
+pub(in super::super) static MESSAGE: ViewKind = ViewKind::new("message", |_| true, || Box::new(Message));
+
+struct Message;
+
+impl View for Message {
+    fn show(&mut self, scene: Scene<'_>, object: &mut Object, _answer: &mut Answer) -> Result<(), Fault> {
+        let (stream, found) = scene.message()?;
+        stream.payload(found.sequence, &mut |bytes| {
+            describe(bytes, object);
+            Ok(())
+        })
+    }
+}
+
 /// Adds the fields of a message, as `cat --json` prints them, and its first bytes.
-pub(super) fn show(bytes: &[u8], object: &mut Map<String, Value>) {
+fn describe(bytes: &[u8], object: &mut Object) {
     let mut fields = wire::to_json(bytes).unwrap_or(Value::Null);
     shorten(&mut fields);
     object.insert("fields".into(), fields);

@@ -1,27 +1,13 @@
-//! An image: the pixels of a frame, or of what is counted, reduced to those of the panel.
+//! The pixels of an image, or of what is counted, reduced to those of the panel.
 //!
 //! The last two dimensions are rows and columns; of more dimensions the first plane is shown. An image whose last
 //! dimension is 3 or 4 has colours (as areaDetector's RGB1 has): each pixel is the mean of its colours.
 
-use super::{Panel, labelled};
+use super::panel::{Panel, Reduce};
 use crate::answer::Answer;
 use flow::Fault;
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use wire::{DType, Message};
-
-/// What stands for the pixels of the image that fall on one pixel of the panel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Reduce {
-    /// Their mean: the pixels of a panel stand for unequal numbers of others, and their sums would show stripes.
-    #[default]
-    Mean,
-    /// The largest.
-    Max,
-    /// Their sum.
-    Sum,
-}
+use wire::DType;
 
 /// The pixels of an image, as they lie in memory.
 pub(super) struct Pixels<'a> {
@@ -68,24 +54,6 @@ impl Plane {
             [ref further @ .., rows, columns] => of(further, rows, columns, 1),
         };
         (plane.rows > 0 && plane.columns > 0).then_some(plane)
-    }
-}
-
-/// Adds the image of a message. `size`: columns and rows of the panel.
-pub(super) fn show(
-    bytes: &[u8],
-    panel: &Panel,
-    size: (usize, usize),
-    object: &mut Map<String, Value>,
-    answer: &mut Answer,
-) -> Result<(), Fault> {
-    let unreadable = |cause: String| Fault::new(format!("no image of stream `{}`", panel.stream), cause);
-    match wire::read(bytes).map_err(|e| unreadable(e.to_string()))? {
-        Message::Ad00(frame) | Message::Adar(frame) => {
-            let pixels = Pixels::new(frame.data.dtype(), frame.data.bytes(), &frame.shape())?;
-            put(&pixels, panel, size, object, answer).map(drop)
-        }
-        _ => labelled::image(bytes, panel, size, object, answer),
     }
 }
 

@@ -1,13 +1,12 @@
-//! A trend: numbers over time, as least, largest and last value of each part of the time that is one pixel wide; with
+//! Numbers over time, as least, largest and last value of each part of the time that is one pixel wide; with
 //! alarms, lost connections and units.
 //!
 //! What messages say of values is kept in blocks of messages in a row, so that a look reads only what came since the
 //! one before. The blocks that were used longest ago make room.
 
-use super::Panel;
 use super::gaps::nearest;
+use super::panel::Panel;
 use super::stream::{Lost, Stream};
-use super::view::View;
 use crate::answer::Answer;
 use crate::limits::{BLOCK, INTERVALS_MAX, LOOK_BACK, POINTS_MAX, SERIES_MAX, SKIPPED};
 use flow::Fault;
@@ -201,6 +200,11 @@ impl Block {
     }
 }
 
+/// Whether messages of a schema hold numbers.
+pub(super) fn has_values(schema: [u8; 4]) -> bool {
+    matches!(&schema, b"f144" | b"f142" | b"se00" | b"senv" | b"tdct")
+}
+
 /// Messages that say how it is with values; they are looked for before the time of a trend too.
 fn has_state(schema: [u8; 4]) -> bool {
     matches!(&schema, b"un00" | b"al00" | b"ep01" | b"f142")
@@ -219,12 +223,12 @@ impl Kept {
         if start >= end {
             return Ok(());
         }
-        let has_values = block.has_values;
-        let is_wanted = |entry: &Entry| has_state(entry.schema.0) || has_values && View::Trend.shows(entry.schema.0);
+        let with_values = block.has_values;
+        let is_wanted = |entry: &Entry| has_state(entry.schema.0) || with_values && has_values(entry.schema.0);
         let mut at = start;
         stream.lost = Lost::default();
         // Most streams have values alone. Looking at their entries first takes time.
-        while has_values && !*is_mixed && at < end {
+        while with_values && !*is_mixed && at < end {
             at = stream.batch((at, end), &mut |message| {
                 if is_wanted(message.entry) {
                     block.add(message.payload, message.entry.source_time, names);
@@ -253,16 +257,16 @@ impl Kept {
 }
 
 impl Trends {
-    /// Adds the trends of a stream between two times. `width`: parts of the time.
+    /// Adds the trends of a stream between two times.
     pub(super) fn show(
         &mut self,
         stream: &mut Stream,
         panel: &Panel,
         (from, to): (i64, i64),
-        width: usize,
         object: &mut Map<String, Value>,
         answer: &mut Answer,
     ) -> Result<(), Fault> {
+        let (width, _) = panel.size();
         if stream.reader.header().clock != Clock::Epoch {
             let cause = "its source times are not times since 1970";
             return Err(Fault::new(format!("no trend of stream `{}`", panel.stream), cause));

@@ -1,11 +1,11 @@
 // Groups: how many have how many members, and which members are missing.
 
-import { element, setText, Table, windowChoice } from './dom.js';
+import { element, setText, Table, windowChoice } from '../dom.js';
 import { WINDOWS } from './events.js';
-import { count, duration } from './format.js';
+import { count, duration } from '../format.js';
 
-/** @typedef {import('./api.js').Answer} Answer */
-/** @typedef {import('./state.js').Settings} Settings */
+/** @typedef {import('../api.js').Answer} Answer */
+/** @typedef {import('../state.js').Settings} Settings */
 
 /** Cells of the longest bar. */
 const LONGEST = 20;
@@ -14,7 +14,7 @@ const USUAL = 60;
 /** Rows of the table. */
 const MOST = 40;
 
-export class GroupsView {
+class GroupsView {
   /**
    * @param {Settings} settings
    * @param {() => void} changed the settings are others now
@@ -45,7 +45,7 @@ export class GroupsView {
     );
   }
 
-  /** @returns {Partial<import('./api.js').Asked>} */
+  /** @returns {Partial<import('../api.js').Asked>} */
   ask() {
     return { window: Math.round((this.settings.window ?? USUAL) * 1e9) };
   }
@@ -78,3 +78,5 @@ export class GroupsView {
 
   close() {}
 }
+
+export default { word: 'groups', View: GroupsView };

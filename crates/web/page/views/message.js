@@ -1,13 +1,13 @@
 // One message as its fields and its first bytes; any message by its number or its time.
 
-import { look, sentence } from './api.js';
-import { element, flip, setText } from './dom.js';
-import { count, time } from './format.js';
+import { look, sentence } from '../api.js';
+import { element, flip, setText } from '../dom.js';
+import { count, time } from '../format.js';
 
-/** @typedef {import('./api.js').Answer} Answer */
-/** @typedef {import('./state.js').Settings} Settings */
+/** @typedef {import('../api.js').Answer} Answer */
+/** @typedef {import('../state.js').Settings} Settings */
 
-export class MessageView {
+class MessageView {
   /**
    * @param {Settings} settings
    * @param {() => void} changed the settings are others now
@@ -15,6 +15,7 @@ export class MessageView {
   constructor(settings, changed) {
     this.settings = settings;
     this.changed = changed;
+    this.staysOnFault = true;
     /** @type {Answer | null} */
     this.answer = null;
     /** Numbers the steps and searches: the answer to an earlier one is too late. */
@@ -68,7 +69,7 @@ export class MessageView {
     this.mark();
   }
 
-  /** @returns {Partial<import('./api.js').Asked>} */
+  /** @returns {Partial<import('../api.js').Asked>} */
   ask() {
     const { sequence, origin } = this.settings;
     return { ...(sequence === null ? {} : { sequence }), ...(origin ? { origin } : {}) };
@@ -123,12 +124,12 @@ export class MessageView {
   /**
    * Shows the message that the server finds.
    * @param {number | null} at
-   * @param {Partial<import('./api.js').Asked>} which
+   * @param {Partial<import('../api.js').Asked>} which
    */
   async show(at, which) {
     const asked = (this.asked += 1);
     const { stream, origin } = this.settings;
-    /** @type {import('./api.js').Asked} */
+    /** @type {import('../api.js').Asked} */
     const panel = { stream, view: 'message', width: 1, height: 1, ...(origin ? { origin } : {}), ...which };
     try {
       const [found] = (await look(at, [panel])).panels;
@@ -204,3 +205,5 @@ function hex(text) {
   }
   return rows.join('\n');
 }
+
+export default { word: 'message', View: MessageView };

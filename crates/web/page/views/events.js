@@ -1,11 +1,11 @@
 // Events of a detector as an image: how many came in each pixel in the time up to now.
 
-import { element, setText, windowChoice } from './dom.js';
-import { count, duration } from './format.js';
+import { element, setText, windowChoice } from '../dom.js';
+import { count, duration } from '../format.js';
 import { ImageView } from './image.js';
 
-/** @typedef {import('./api.js').Answer} Answer */
-/** @typedef {import('./state.js').Settings} Settings */
+/** @typedef {import('../api.js').Answer} Answer */
+/** @typedef {import('../state.js').Settings} Settings */
 
 /** @type {[string, string][]} */
 export const WINDOWS = [
@@ -15,7 +15,7 @@ export const WINDOWS = [
   ['60', '1 min'],
 ];
 
-export class EventsView extends ImageView {
+class EventsView extends ImageView {
   /**
    * @param {Settings} settings
    * @param {() => void} changed the settings are others now
@@ -85,3 +85,19 @@ export function describe(answer, outside) {
   const span = duration(answer.to - answer.from);
   return `${count(answer.events)} events in ${count(answer.messages)} messages of ${span}${left}`;
 }
+
+/** Rows and columns of the detector; null: as the server has them. @type {import('../state.js').Setting} */
+const shape = {
+  key: 'shape',
+  usual: null,
+  read: (text) => (/^[1-9]\d*,[1-9]\d*$/.test(text) ? text.split(',').map(Number) : undefined),
+};
+
+/** Its lowest pixel number. @type {import('../state.js').Setting} */
+const first = {
+  key: 'first',
+  usual: 1,
+  read: (text) => (/^\d+$/.test(text) ? Number(text) : undefined),
+};
+
+export default { word: 'events', View: EventsView, settings: [shape, first] };
