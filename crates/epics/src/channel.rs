@@ -3,7 +3,7 @@
 use crate::entry::{Entry, Protocol, Schema};
 use crate::limits::{AGE_MAX, AHEAD_MAX, REPEAT_BYTES_MAX, RETRY_PAUSE};
 use crate::message::Codec;
-use crate::section::Plan;
+use crate::plan::Plan;
 use crate::value::{Update, text};
 use wire::ep01::ConnectionInfo;
 
@@ -356,7 +356,7 @@ impl Channel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::section::tests::plan;
+    use crate::plan::tests::plan;
     use crate::value::What;
     use serde_json::json;
 

@@ -2,8 +2,8 @@
 
 use crate::library::Client;
 use crate::limits::{BATCH_UPDATES, GET_ELEMENTS_MAX, READ_NAP};
-use crate::links::Subscription;
 use crate::message::long_text;
+use crate::plan::Subscription;
 use crate::value::{Elements, Failed, Form, Kind, Update, What, text};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -5,10 +5,10 @@
 //! was given; what an update points to lives until the next `bp_poll` or `bp_close` of its client, which both borrow
 //! the client mutably while updates borrow it.
 
-use crate::limits::{ABI, ERROR_BYTES, FILE, NAMED_MAX, QUEUE_BYTES, VARIABLE};
-use crate::links::Subscription;
-use crate::put::Put;
-use crate::value::{Elements, Failed, Form, Frame, Kind, Named, Update, What};
+use crate::limits::{ABI, ERROR_BYTES, FILE, QUEUE_BYTES, VARIABLE};
+use crate::plan::Subscription;
+use crate::put_value::PutValue;
+use crate::value::{Columns, Elements, Failed, Form, Frame, Kind, Named, NamedList, Update, What};
 use flow::Fault;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io;
@@ -48,7 +48,7 @@ struct RawText {
 /// A column of a table or an attribute of an image, as the library gives it.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(crate) struct RawNamed {
+struct RawNamed {
     name: RawText,
     description: RawText,
     source: RawText,
@@ -226,28 +226,9 @@ pub(crate) fn at_exit(close: extern "C" fn()) {
     unsafe { libc::atexit(close) };
 }
 
-/// Columns of a table, or attributes of an image.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Columns<'a> {
-    raw: &'a [RawNamed],
-    /// Those of tests.
-    #[cfg(test)]
-    pub(crate) own: &'a [Named<'a>],
-}
-
-impl std::fmt::Debug for Columns<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.iter()).finish()
-    }
-}
-
-impl<'a> Columns<'a> {
-    /// The first of them, as many as are read.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Named<'a>> + use<'a> {
-        let raw = self.raw.iter().map(named);
-        #[cfg(test)]
-        let raw = raw.chain(self.own.iter().copied());
-        raw.take(NAMED_MAX)
+impl NamedList for RawUpdate {
+    fn get(&self, at: usize) -> Option<Named<'_>> {
+        columns(self).get(at).map(named)
     }
 }
 
@@ -335,16 +316,19 @@ fn nanoseconds(seconds: i64, nanoseconds: u32) -> i64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds.into())
 }
 
+fn columns(raw: &RawUpdate) -> &[RawNamed] {
+    match raw.columns.is_null() || raw.columns_count == 0 {
+        true => &[],
+        // SAFETY: as in `slice`: `columns_count` structures live as long as the update.
+        false => unsafe { std::slice::from_raw_parts(raw.columns, raw.columns_count as usize) },
+    }
+}
+
 /// `is_ca`: it came by Channel Access.
 fn update(raw: &RawUpdate, is_ca: bool) -> Update<'_> {
     // A structure of no normative type may have no time stamp; one at 0 of others was never set.
     let is_stamped = is_ca || text(&raw.type_id).starts_with(b"epics:nt/");
     let has_time = raw.seconds != 0 || raw.nanoseconds != 0 || is_stamped;
-    let columns = match raw.columns.is_null() || raw.columns_count == 0 {
-        true => &[][..],
-        // SAFETY: as in `slice`: `columns_count` structures live as long as the update.
-        false => unsafe { std::slice::from_raw_parts(raw.columns, raw.columns_count as usize) },
-    };
     let dims = match raw.dims.is_null() || raw.dims_count == 0 {
         true => &[][..],
         // SAFETY: as in `slice`: `dims_count` numbers live as long as the update.
@@ -380,11 +364,7 @@ fn update(raw: &RawUpdate, is_ca: bool) -> Update<'_> {
         units: text(&raw.units),
         type_id: text(&raw.type_id),
         value: elements(&raw.value),
-        columns: Columns {
-            raw: columns,
-            #[cfg(test)]
-            own: &[],
-        },
+        columns: Columns::of(raw),
         frame: Frame {
             dims,
             unique_id: (raw.has_unique_id != 0).then_some(raw.unique_id),
@@ -509,7 +489,7 @@ impl Client {
     pub(crate) fn put(
         &mut self,
         pv: &str,
-        value: &Put,
+        value: &PutValue,
         waits: bool,
         patience: Duration,
     ) -> Result<(), (Failed, String)> {
@@ -527,7 +507,7 @@ impl Client {
     }
 
     /// Begins to write a value to the PV of a subscription; the answer is the update `What::Written` with this `tag`.
-    pub(crate) fn put_start(&mut self, id: u64, value: &Put, tag: i32) -> Result<(), (Failed, String)> {
+    pub(crate) fn put_start(&mut self, id: u64, value: &PutValue, tag: i32) -> Result<(), (Failed, String)> {
         let (elements, mut error) = (raw_elements(&value.elements()), [0; ERROR_BYTES]);
         // SAFETY: as in `put`.
         let answer = unsafe {

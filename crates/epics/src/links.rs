@@ -3,44 +3,22 @@
 use crate::entry::Protocol;
 use crate::library::{Client, Several, Speaks};
 use crate::limits::{BATCH_UPDATES, CHANGES_A_STEP};
-use crate::put::Put;
+use crate::plan::{Network, Subscription};
+use crate::put_value::PutValue;
 use crate::value::Failed;
 use flow::Fault;
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 
-/// How a PV is subscribed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Subscription {
-    /// Updates that client and server keep; with 0 only the connection is watched.
-    pub(crate) queue: u32,
-    /// The server waits for the client.
-    pub(crate) pipeline: bool,
-    /// Without the value.
-    pub(crate) is_beside: bool,
-}
-
-/// Where PVs are searched for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Network {
-    /// The protocol of names without a prefix. The addresses are those of its client; the other one, like a client
-    /// without addresses, has those of the EPICS environment.
-    pub(crate) protocol: Protocol,
-    pub(crate) addresses: Option<String>,
-    pub(crate) name_servers: Option<String>,
-}
-
-impl Network {
-    /// Opens a client of a protocol; `None` where PVs of it need none.
-    pub(crate) fn open(&self, protocol: Protocol) -> Result<Option<Client>, Fault> {
-        let speaks = match protocol {
-            Protocol::Pva => Speaks::Pva,
-            Protocol::Ca => Speaks::Ca,
-            Protocol::Fake => return Ok(None),
-        };
-        let own = |text: &Option<String>| text.clone().filter(|_| protocol == self.protocol);
-        Client::open(speaks, own(&self.addresses).as_deref(), own(&self.name_servers).as_deref()).map(Some)
-    }
+/// Opens a client of a protocol; `None` where PVs of it need none.
+pub(crate) fn open(network: &Network, protocol: Protocol) -> Result<Option<Client>, Fault> {
+    let speaks = match protocol {
+        Protocol::Pva => Speaks::Pva,
+        Protocol::Ca => Speaks::Ca,
+        Protocol::Fake => return Ok(None),
+    };
+    let own = |text: &Option<String>| text.clone().filter(|_| protocol == network.protocol);
+    Client::open(speaks, own(&network.addresses).as_deref(), own(&network.name_servers).as_deref()).map(Some)
 }
 
 /// A change of subscriptions that waits for a step.
@@ -77,7 +55,7 @@ impl Links {
     fn client(&mut self, network: &Network, protocol: Protocol) -> Result<Option<&mut Client>, Fault> {
         let Some(at) = place(protocol) else { return Ok(None) };
         if self.clients[at].is_none() {
-            let Some(client) = network.open(protocol)? else { return Ok(None) };
+            let Some(client) = open(network, protocol)? else { return Ok(None) };
             let added = self.several.add(client.descriptor());
             added.map_err(|e| Fault::io("cannot wait for updates of EPICS", &e))?;
             self.clients[at] = Some(client);
@@ -140,7 +118,7 @@ impl Links {
         &mut self,
         protocol: Protocol,
         id: u64,
-        value: &Put,
+        value: &PutValue,
         tag: i32,
     ) -> Result<(), (Failed, String)> {
         match place(protocol).and_then(|at| self.clients[at].as_mut()) {

@@ -1,4 +1,4 @@
-//! Reading and writing PVs: a value as the library takes it, and the commands `put` and `get`.
+//! Reading and writing PVs: the commands `put` and `get`.
 //!
 //! `{"command": "put", "pv": "ca:A:B", "value": 1.5, "wait": true, "read": false, "timeout": 5000000000}` is answered
 //! with `{"pv", "seconds"}` once the record has processed, with `read` also with what `get` answers. A text is read as
@@ -14,106 +14,20 @@ use crate::entry::{Protocol, read_name};
 use crate::get;
 use crate::library::{Client, at_exit};
 use crate::limits::{IDLE_CLIENTS, PUT_PATIENCE, PUT_PATIENCE_MAX, READ_PATIENCE};
-use crate::links::Network;
-use crate::section::Plan;
-use crate::value::{Elements, Failed, Kind};
+use crate::links;
+use crate::plan::{Network, Plan};
+use crate::put_value::PutValue;
+use crate::value::Failed;
 use flow::Fault;
-use flow::edge::{CommandKind, NamedSources};
+use flow::edge::NamedSources;
 use serde_json::{Value, json};
 use settings::{Refused, Word, shortened};
 use std::any::Any;
 use std::sync::{Mutex, Once};
 use std::time::{Duration, Instant};
-use wire::{DType, f144};
-
-/// The command `put`.
-pub static PUT: CommandKind = CommandKind { name: "put", is_recorded: true, run: put };
-
-/// The command `get`.
-pub static GET: CommandKind = CommandKind { name: "get", is_recorded: false, run: get };
 
 /// Clients that no command uses, each with its network.
 static IDLE: Mutex<Vec<(Network, Protocol, Client)>> = Mutex::new(Vec::new());
-
-/// A value to be written.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Put {
-    kind: Kind,
-    count: usize,
-    bytes: Vec<u8>,
-    pub(crate) is_array: bool,
-}
-
-/// Adds a text as the library takes it.
-fn add_text(bytes: &mut Vec<u8>, text: &str) {
-    bytes.extend_from_slice(&(text.len() as u32).to_ne_bytes());
-    bytes.extend_from_slice(text.as_bytes());
-}
-
-impl Put {
-    pub(crate) fn elements(&self) -> Elements<'_> {
-        Elements { kind: self.kind, count: self.count, bytes: &self.bytes }
-    }
-
-    /// A value of a message. Its bytes are in the order of this machine, which is little-endian.
-    pub(crate) fn of_f144(value: &f144::Value<'_>) -> Self {
-        match value {
-            f144::Value::Array(numbers) => Self {
-                kind: Kind::Number(numbers.dtype()),
-                count: numbers.len(),
-                bytes: numbers.bytes().to_vec(),
-                is_array: true,
-            },
-            f144::Value::Scalar(scalar) => {
-                let bytes = scalar.bytes()[..scalar.dtype().size()].to_vec();
-                Self { kind: Kind::Number(scalar.dtype()), count: 1, bytes, is_array: false }
-            }
-        }
-    }
-
-    /// A value of a request: a number, a text, true or false, or a list of them.
-    pub(crate) fn of_json(value: &Value) -> Result<Self, Refused> {
-        match value {
-            Value::Array(list) => Self::of_list(list, true),
-            one => Self::of_list(std::slice::from_ref(one), false),
-        }
-    }
-
-    fn of_list(list: &[Value], is_array: bool) -> Result<Self, Refused> {
-        let mut bytes = Vec::new();
-        let number = |value: &Value| match value {
-            Value::Bool(value) => Some(json!(i32::from(*value))),
-            Value::Number(_) => Some(value.clone()),
-            _ => None,
-        };
-        let kind = if !list.is_empty() && list.iter().all(Value::is_string) {
-            list.iter().filter_map(Value::as_str).for_each(|text| add_text(&mut bytes, text));
-            Kind::Text
-        } else if let Some(numbers) = list.iter().map(number).collect::<Option<Vec<_>>>() {
-            if let Some(numbers) = numbers.iter().map(Value::as_i64).collect::<Option<Vec<_>>>()
-                && !numbers.is_empty()
-            {
-                numbers.iter().for_each(|number| bytes.extend_from_slice(&number.to_ne_bytes()));
-                Kind::Number(DType::Int64)
-            } else if let Some(numbers) = numbers.iter().map(Value::as_u64).collect::<Option<Vec<_>>>()
-                && !numbers.is_empty()
-            {
-                numbers.iter().for_each(|number| bytes.extend_from_slice(&number.to_ne_bytes()));
-                Kind::Number(DType::UInt64)
-            } else {
-                let numbers = numbers.iter().filter_map(Value::as_f64);
-                numbers.for_each(|number| bytes.extend_from_slice(&number.to_ne_bytes()));
-                Kind::Number(DType::Float64)
-            }
-        } else {
-            return Err(Refused::new(
-                "the value is not a number, a text, or a list of numbers or of texts",
-                "write `5`, `open` or `[1, 2.5]`",
-            ));
-        };
-        Ok(Self { kind, count: list.len(), bytes, is_array })
-    }
-}
 
 /// What a request asks for.
 struct Request<'a> {
@@ -198,7 +112,7 @@ fn with_client<T>(
     };
     let client = match found {
         Some(client) => Some(client),
-        None => network.open(protocol).map_err(|fault| fault.leads_to(what()))?,
+        None => links::open(&network, protocol).map_err(|fault| fault.leads_to(what()))?,
     };
     let Some(mut client) = client else { return Err(Fault::new(what(), "a simulated PV has no server")) };
     let answer = work(&mut client);
@@ -220,11 +134,11 @@ fn unread(verb: &str, request: &Value, refused: Refused) -> Fault {
     Fault::new(format!("cannot {verb} `{name}`"), refused.cause).hint(refused.hint)
 }
 
-fn put(request: &Value, sources: &NamedSources<'_>) -> Result<Value, Fault> {
+pub(crate) fn put(request: &Value, sources: &NamedSources<'_>) -> Result<Value, Fault> {
     let read = || {
         let asked = Request::read(request, &["value", "wait", "read"])?;
         let (waits, reads) = (Request::choice(request, "wait", true)?, Request::choice(request, "read", false)?);
-        Ok((asked, Put::of_json(&request["value"])?, waits, reads))
+        Ok((asked, PutValue::of_json(&request["value"])?, waits, reads))
     };
     let (asked, value, waits, reads) = read().map_err(|refused| unread("write", request, refused))?;
     let begin = Instant::now();
@@ -241,7 +155,7 @@ fn put(request: &Value, sources: &NamedSources<'_>) -> Result<Value, Fault> {
     Ok(answer)
 }
 
-fn get(request: &Value, sources: &NamedSources<'_>) -> Result<Value, Fault> {
+pub(crate) fn get(request: &Value, sources: &NamedSources<'_>) -> Result<Value, Fault> {
     let asked = Request::read(request, &[]).map_err(|refused| unread("read", request, refused))?;
     let (name, mut answer) =
         with_client(&asked, sources, "read", |client| get::read(client, asked.pv, asked.patience))?;
@@ -268,41 +182,8 @@ pub(crate) fn hint(failed: Failed, protocol: Protocol) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::section::tests::plan;
+    use crate::plan::tests::plan;
     use flow::edge::SourcePlan;
-
-    #[test]
-    fn a_value_has_the_type_of_its_json() {
-        for (value, kind, count, is_array) in [
-            (json!(5), Kind::Number(DType::Int64), 1, false),
-            (json!(u64::MAX), Kind::Number(DType::UInt64), 1, false),
-            (json!(2.5), Kind::Number(DType::Float64), 1, false),
-            (json!(true), Kind::Number(DType::Int64), 1, false),
-            (json!("open"), Kind::Text, 1, false),
-            (json!([1, 2]), Kind::Number(DType::Int64), 2, true),
-            (json!([1, 2.5]), Kind::Number(DType::Float64), 2, true),
-            (json!([1, u64::MAX]), Kind::Number(DType::UInt64), 2, true),
-            (json!([-1, u64::MAX]), Kind::Number(DType::Float64), 2, true),
-            (json!(["a", "bc"]), Kind::Text, 2, true),
-            (json!([]), Kind::Number(DType::Float64), 0, true),
-        ] {
-            let put = Put::of_json(&value).unwrap();
-            assert_eq!((put.kind, put.count, put.is_array), (kind, count, is_array), "{value}");
-        }
-        let texts = Put::of_json(&json!(["a", "bc"])).unwrap();
-        assert_eq!(texts.elements().texts().collect::<Vec<_>>(), ["a", "bc"]);
-        for wrong in [json!(null), json!({}), json!([1, "a"]), json!([[1]]), json!([null])] {
-            assert!(Put::of_json(&wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn a_value_of_a_message_keeps_its_type() {
-        let put = Put::of_f144(&f144::Value::from(-2_i16));
-        assert_eq!((put.kind, put.bytes.as_slice()), (Kind::Number(DType::Int16), &(-2_i16).to_ne_bytes()[..]));
-        let put = Put::of_f144(&f144::Value::from(&[1.5_f32, 2.5][..]));
-        assert_eq!((put.kind, put.count, put.bytes.len()), (Kind::Number(DType::Float32), 2, 8));
-    }
 
     #[test]
     fn a_pv_is_searched_for_where_its_source_does() {

@@ -11,115 +11,18 @@
 //!
 //! Failure behaviour: a server that is away is a fault in `top`, and the newest value is written once it is back.
 
-use crate::entry::{Protocol, read_name};
-use crate::limits::{ANSWER_PATIENCE, EVERY_MAX, EVERY_MIN, LOOK_PAUSE, PUT_BYTES_MAX, PUT_HOLD, PUT_PVS_MAX};
-use crate::links::{Links, Network, Subscription};
-use crate::put::{Put, hint};
-use crate::section::{ADDRESSES, NAME_SERVERS, note_unbuilt, read_network};
+use crate::limits::{ANSWER_PATIENCE, LOOK_PAUSE, PUT_BYTES_MAX, PUT_HOLD};
+use crate::links::Links;
+use crate::plan::{FeedbackPlan, Subscription, Target};
+use crate::put::hint;
+use crate::put_value::PutValue;
 use crate::value::{Failed, What, text};
-use flow::edge::{LiveKind, LivePlan};
 use flow::{Aside, Confirmed, Fault, LiveBatch, LiveSink, Refused as RefusedMessage};
 use serde_json::{Map, Value as Json, json};
-use settings::{Key, Refused, Section, Setting, Word, key, required, shortened, units};
 use std::collections::HashMap;
 use std::os::fd::RawFd;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wire::f144;
-
-static PVS: Key = required(
-    "pvs",
-    "table of origins and PVs",
-    "The PV to which the values of an origin are written: \
-     `{ centroid_x = \"LAB:FB:X\", centroid_y = \"ca:LAB:FB:Y\" }`. The prefixes are those of sources; without one it \
-     is `pva:`.",
-);
-static EVERY: Key = key(
-    "every",
-    "duration, 10 ms to 1 h",
-    "100 ms",
-    "Least time between two writes of a PV; of the values between them the newest is written.",
-);
-
-/// The kind `pva-put`.
-pub static SINK: LiveKind = LiveKind {
-    name: "pva-put",
-    about: "The newest values of `f144` streams to PVs of EPICS: [EPICS](epics.md#feedback).",
-    keys: &[&PVS, &EVERY, &ADDRESSES, &NAME_SERVERS],
-    read,
-};
-
-/// A PV that is written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Target {
-    origin: String,
-    protocol: Protocol,
-    pv: String,
-}
-
-impl Target {
-    fn name(&self) -> String {
-        format!("{}:{}", self.protocol.word(), self.pv)
-    }
-}
-
-/// What a section says.
-#[derive(Clone, Debug)]
-struct Plan {
-    name: String,
-    network: Network,
-    targets: Vec<Target>,
-    every: Duration,
-}
-
-impl LivePlan for Plan {
-    fn build(&self, inputs: &[String]) -> Result<Box<dyn LiveSink>, Fault> {
-        Ok(Box::new(Feedback::new(self.clone(), inputs.len())))
-    }
-}
-
-/// Reads a section.
-fn read(name: &str, section: &mut Section<'_>) -> Option<Arc<dyn LivePlan>> {
-    note_unbuilt(SINK.name, section);
-    let pvs: Option<Setting<Map<String, Json>>> = section.get(&PVS);
-    let targets = match pvs.map(|pvs| read_targets(&pvs)) {
-        Some(Ok(targets)) => Some(targets),
-        Some(Err(refused)) => {
-            section.refuse(&PVS, refused);
-            None
-        }
-        None => None,
-    };
-    let every: Option<Setting<Duration>> = section.get(&EVERY);
-    if every.as_ref().is_some_and(|every| !(EVERY_MIN..=EVERY_MAX).contains(&every.value)) {
-        let [least, most] = [EVERY_MIN, EVERY_MAX].map(units::duration_text);
-        section.refuse(&EVERY, Refused::new("it is out of range", format!("write `\"{least}\"` to `\"{most}\"`")));
-    }
-    let network = read_network(Protocol::Pva, section);
-    Some(Arc::new(Plan { name: name.to_owned(), network, targets: targets?, every: every?.value }))
-}
-
-fn read_targets(table: &Map<String, Json>) -> Result<Vec<Target>, Refused> {
-    let form = "write `pvs = { ORIGIN = \"PV\" }`";
-    if table.is_empty() || table.len() > PUT_PVS_MAX {
-        return Err(Refused::new(format!("it has {} PVs; a sink writes 1 to {PUT_PVS_MAX}", table.len()), form));
-    }
-    let mut targets: Vec<Target> = Vec::new();
-    for (origin, pv) in table {
-        let refused = |cause| Refused::new(cause, form);
-        let pv = pv.as_str().ok_or_else(|| refused(format!("the PV of `{}` is not a text", shortened(origin))))?;
-        let (prefix, pv) = read_name(pv)?;
-        let protocol = prefix.unwrap_or_default();
-        if protocol == Protocol::Fake {
-            return Err(refused(format!("`fake:{}` is simulated and takes no values", shortened(pv))));
-        }
-        if targets.iter().any(|target| target.pv == pv && target.protocol == protocol) {
-            return Err(Refused::new(format!("`{}` is the PV of two origins", shortened(pv)), "remove one of them"));
-        }
-        targets.push(Target { origin: origin.clone(), protocol, pv: pv.to_owned() });
-    }
-    Ok(targets)
-}
 
 /// A value on its way to a PV.
 #[derive(Clone, Debug, PartialEq)]
@@ -131,8 +34,8 @@ struct Pending {
 }
 
 impl Pending {
-    fn put(&self) -> Option<Put> {
-        Some(Put::of_f144(&f144::read(&self.payload).ok()?.value))
+    fn put(&self) -> Option<PutValue> {
+        Some(PutValue::of_f144(&f144::read(&self.payload).ok()?.value))
     }
 
     /// A number, or what there is instead of it.
@@ -211,8 +114,8 @@ fn bytes_of_hex(text: &str) -> Option<Vec<u8>> {
 }
 
 /// The sink.
-struct Feedback {
-    plan: Plan,
+pub(crate) struct Feedback {
+    plan: FeedbackPlan,
     links: Option<Links>,
     pvs: Vec<Writing>,
     by_origin: HashMap<String, usize>,
@@ -228,7 +131,7 @@ struct Feedback {
 }
 
 impl Feedback {
-    fn new(plan: Plan, inputs: usize) -> Self {
+    pub(crate) fn new(plan: FeedbackPlan, inputs: usize) -> Self {
         let by_origin = plan.targets.iter().enumerate().map(|(at, target)| (target.origin.clone(), at)).collect();
         Self {
             plan,
@@ -473,34 +376,7 @@ impl LiveSink for Feedback {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn mistakes(section: &Json) -> Vec<String> {
-        let all = settings::read_json(section, |section| read("x", section));
-        let all = all.map(|_| Vec::new()).unwrap_or_else(|all| all);
-        let text = |m: &settings::Mistake| format!("{}; {}; {}", m.what, m.cause, m.hint);
-        all.iter().map(text).filter(|text| !text.contains("cannot be used")).collect()
-    }
-
-    #[test]
-    fn each_mistake_of_a_section_is_named() {
-        let good = json!({"pvs": {"a": "A", "b": "ca:A"}, "every": "1 s", "addresses": "10.0.0.1"});
-        assert_eq!(mistakes(&good), [""; 0]);
-        let many: Map<String, Json> = (0..=PUT_PVS_MAX).map(|n| (n.to_string(), format!("A:{n}").into())).collect();
-        for (section, part) in [
-            (json!({}), "`pvs` is missing"),
-            (json!({"pvs": ["A"]}), "expected a table"),
-            (json!({"pvs": {}}), "it has 0 PVs"),
-            (json!({"pvs": many}), "it has 101 PVs"),
-            (json!({"pvs": {"a": 1}}), "the PV of `a` is not a text"),
-            (json!({"pvs": {"a": "A B"}}), "a space"),
-            (json!({"pvs": {"a": "fake:A"}}), "takes no values"),
-            (json!({"pvs": {"a": "A", "b": "pva:A"}}), "`A` is the PV of two origins"),
-            (json!({"pvs": {"a": "A"}, "every": "1 ms"}), "write `\"10 ms\"` to `\"1 h\"`"),
-        ] {
-            let found = mistakes(&section);
-            assert!(found.len() == 1 && found[0].contains(part), "{section}: {found:#?}");
-        }
-    }
+    use crate::entry::Protocol;
 
     fn writing(pv: &str) -> Writing {
         Writing {

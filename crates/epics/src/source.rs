@@ -8,8 +8,8 @@ use crate::limits::{
     STATUS_STREAMS_MAX, STEP_BYTES, STEP_UPDATES,
 };
 use crate::links::Links;
+use crate::plan::{Plan, wrong_list};
 use crate::pvs::Pvs;
-use crate::section::{Plan, wrong_list};
 use crate::state;
 use flow::{Fault, Outlet, Resume, Source, Step};
 use serde_json::{Value, json};

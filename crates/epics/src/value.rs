@@ -1,6 +1,6 @@
 //! What an update of a PV says, whoever brought it: the library, or a simulated PV.
 
-use crate::library::Columns;
+use crate::limits::NAMED_MAX;
 use std::borrow::Cow;
 use wire::DType;
 
@@ -90,6 +90,41 @@ pub(crate) struct Named<'a> {
     pub(crate) description: &'a [u8],
     pub(crate) source: &'a [u8],
     pub(crate) values: Elements<'a>,
+}
+
+/// Columns of a table, or attributes of an image, where they are in memory.
+pub(crate) trait NamedList {
+    /// One of them; none behind the last.
+    fn get(&self, at: usize) -> Option<Named<'_>>;
+}
+
+#[cfg(test)]
+impl<const N: usize> NamedList for [Named<'_>; N] {
+    fn get(&self, at: usize) -> Option<Named<'_>> {
+        self.as_slice().get(at).copied()
+    }
+}
+
+/// Columns of a table, or attributes of an image; by default none.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Columns<'a>(Option<&'a dyn NamedList>);
+
+impl<'a> Columns<'a> {
+    pub(crate) fn of(list: &'a dyn NamedList) -> Self {
+        Self(Some(list))
+    }
+
+    /// The first of them, as many as are read.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Named<'a>> + use<'a> {
+        let list = self.0;
+        (0..NAMED_MAX).map_while(move |at| list?.get(at))
+    }
+}
+
+impl std::fmt::Debug for Columns<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
 }
 
 /// What belongs to a frame alone.

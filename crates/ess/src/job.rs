@@ -17,7 +17,7 @@ use crate::mover::{self, Ended, Figures, Mover};
 use crate::options::WriterOptions;
 use crate::plan::{self, JOB_FILE, Pins, TEMPLATE_FILE};
 use crate::reply::{self, Answer, Dismissed, Writing, Written};
-use crate::service::{Signals, now_ms};
+use crate::signals::{Signals, now_ms};
 use flow::Fault;
 use kafka::group::{Cluster, Received, Sender, TopicReader, Unreadable};
 use serde_json::json;

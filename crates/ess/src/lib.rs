@@ -16,7 +16,6 @@
 #![forbid(unsafe_code)]
 
 mod command;
-pub mod control;
 mod forward;
 #[cfg(feature = "client")]
 mod job;
@@ -30,6 +29,8 @@ mod plan;
 mod reply;
 #[cfg(feature = "client")]
 mod service;
+#[cfg(feature = "client")]
+mod signals;
 
 pub use command::{Command, Mistake, Refusal, StartJob, StopJob, read};
 pub use forward::{Change, Pattern, Protocol, Schema, Stream, Streams, read_change};

@@ -93,9 +93,6 @@ pub(crate) const SWEEP_AGE: Duration = Duration::from_secs(60);
 #[cfg(feature = "client")]
 pub(crate) const REPORT_BYTES_MAX: u64 = 256 << 20;
 
-/// Bytes of an answer of a job's `beamport up`.
-pub(crate) const ANSWER_BYTES_MAX: u64 = 16 << 20;
-
 /// Bytes of the end of what `beamport up` said: a fault has a few lines.
 #[cfg(feature = "client")]
 pub(crate) const SAID_BYTES: u64 = 4 << 10;

@@ -1,10 +1,9 @@
 //! The `beamport up` of a job: its process, its commands, its figures, its report.
 
-use crate::control;
 use crate::limits::{ASK_PATIENCE, REPORT_BYTES_MAX, SAID_BYTES};
 use crate::plan::{JOB_FILE, STREAMS_FOLDER};
 use crate::reply::{Lost, Topic, Written};
-use flow::{Data, Fault};
+use flow::{Data, Fault, control};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -17,6 +17,7 @@ use crate::limits::{
 use crate::options::WriterOptions;
 use crate::plan;
 use crate::reply::{self, Dismissed, Written};
+use crate::signals::{Signals, now_ms};
 use flow::{Fault, Passes};
 use kafka::group::{At, Cluster, Pool, PoolEvent, Received, Sender, Unreadable};
 use kafka::wrong_topic;
@@ -24,52 +25,11 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use wire::answ::ActionType;
 
-/// Time, ms since 1970 UTC.
-pub(crate) fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-}
-
 /// Partitions of topics, or why they cannot be read.
 type Topics = BTreeMap<String, Result<usize, Unreadable>>;
-
-/// Signals that the service has received.
-#[derive(Default)]
-pub(crate) struct Signals {
-    end: Arc<AtomicBool>,
-    after_job: Arc<AtomicBool>,
-}
-
-impl Signals {
-    pub(crate) fn listen() -> Result<Self, Fault> {
-        let signals = Self::default();
-        let listen = || {
-            for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
-                // The second one does not wait for an answer of a broker.
-                signal_hook::flag::register_conditional_shutdown(signal, 1, signals.end.clone())?;
-                signal_hook::flag::register(signal, signals.end.clone())?;
-            }
-            signal_hook::flag::register(signal_hook::consts::SIGHUP, signals.after_job.clone())
-        };
-        listen().map_err(|e| Fault::io("cannot catch signals", &e))?;
-        Ok(signals)
-    }
-
-    /// SIGTERM or Ctrl-C: the service ends, and its job resumes when it starts again.
-    pub(crate) fn is_ending(&self) -> bool {
-        self.end.load(Ordering::Relaxed)
-    }
-
-    /// The same, or SIGHUP: the service takes no other job.
-    fn takes_none(&self) -> bool {
-        self.is_ending() || self.after_job.load(Ordering::Relaxed)
-    }
-}
 
 /// Runs the file writer until a signal ends it.
 pub(crate) fn run(options: &WriterOptions, programs: &Programs) -> Result<ExitCode, Fault> {

@@ -1,5 +1,6 @@
 //! Stages, credit, runs and the ledger. No protocols, no sockets, no files and no clock of its own: time is an
-//! argument, storage is the store's `Media`, so that whole flows run under testkit from a seed.
+//! argument, storage is the store's `Media`, so that whole flows run under testkit from a seed. Only [`control`], with
+//! which another process asks a running instrument, has a socket.
 
 mod append;
 mod aside;
@@ -8,6 +9,7 @@ pub mod book;
 pub mod checked;
 pub mod commits;
 mod content;
+pub mod control;
 mod cuts;
 mod data;
 pub mod edge;

@@ -158,3 +158,6 @@ pub(crate) const DESCRIBED_STEPS: u64 = 256;
 
 /// Runs that a hint names.
 pub(crate) const NAMED_RUNS: usize = 10;
+
+/// Bytes of an answer of a running instrument: its status, with all streams and runs.
+pub(crate) const ANSWER_BYTES_MAX: u64 = 16 << 20;

@@ -17,17 +17,18 @@ mod client;
 pub mod group;
 #[cfg(feature = "client")]
 mod header;
+mod kinds;
 #[cfg(feature = "client")]
 mod librdkafka;
 mod limits;
 #[cfg(feature = "client")]
 mod partition;
+mod plan;
 #[cfg(feature = "client")]
 mod probe;
 #[cfg(feature = "client")]
 mod producer;
 mod property;
-mod section;
 mod sink;
 #[cfg(feature = "client")]
 mod source;
@@ -36,13 +37,13 @@ mod state;
 #[cfg(feature = "client")]
 mod trouble;
 
+pub use kinds::{SINK, SOURCE};
 #[cfg(feature = "client")]
 pub use librdkafka::{Kind, Unsent, Wrong};
+pub use plan::{wrong_brokers, wrong_topic};
 #[cfg(feature = "client")]
 pub use producer::{Message, Producer, Report};
 pub use property::{is_reserved, is_secret};
-pub use section::{SOURCE, wrong_brokers, wrong_topic};
-pub use sink::SINK;
 
 /// Version of librdkafka, and what it was built with; `None` where this program was built without it.
 #[must_use]

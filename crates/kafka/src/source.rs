@@ -23,7 +23,7 @@ use crate::limits::{
     REST, START_PATIENCE_MS, STEP_BYTES, STEP_MESSAGES, TOPICS_PAUSE,
 };
 use crate::partition::{Given, Partition};
-use crate::section::{Plan, Start};
+use crate::plan::{Plan, Start};
 use crate::state::{self, Place, State};
 use crate::trouble::Trouble;
 use flow::{Fault, Outlet, Passes, Pushed, Resume, Source, Step};

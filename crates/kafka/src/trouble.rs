@@ -2,8 +2,8 @@
 
 use crate::client::Pairs;
 use crate::librdkafka::{Kind, Wrong};
+use crate::plan::Plan;
 use crate::property::{NAMES, NOT_TAKEN, Property};
-use crate::section::Plan;
 use flow::{Fault, Passes};
 use settings::{Origin, Setting};
 

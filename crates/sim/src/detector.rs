@@ -4,7 +4,7 @@
 //! detectors take part in which coincidence, and when, follows from the seed and the number of the pulse. The hits between
 //! two pulses are brought at the second.
 
-use crate::config::Config;
+use crate::plan::Config;
 use crate::pulse::{PULSES_PER_SECOND, pulse_time};
 use crate::random::Generator;
 use crate::train::{Instrument, Pulse};

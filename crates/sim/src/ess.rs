@@ -5,9 +5,9 @@
 //! events of each pulse is Poisson, times and pixels are in range and flat on average; but events repeat, so these models are for
 //! throughput and bookkeeping and not for tests of analysis.
 
-use crate::config::Config;
 use crate::events::{Packing, write_events};
 use crate::limits;
+use crate::plan::Config;
 use crate::pulse::PULSES_PER_SECOND;
 use crate::random::Generator;
 use crate::train::{Instrument, Pulse};

@@ -2,8 +2,8 @@
 //!
 //! Where the events fall is the business of a [`Drawing`]; number, packing and bytes are the same for all.
 
-use crate::config::Config;
 use crate::limits;
+use crate::plan::Config;
 use crate::pulse::PULSES_PER_SECOND;
 use crate::random::Generator;
 use crate::train::{Instrument, Pulse};

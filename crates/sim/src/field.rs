@@ -3,7 +3,7 @@
 //! Sample `i` counted since 1970 lies at i / rate seconds; a packet holds the samples from its pulse up to the next, so none is missing
 //! and none comes twice, whatever the rate and however often the source begins again.
 
-use crate::config::Config;
+use crate::plan::Config;
 use crate::pulse::PULSES_PER_SECOND;
 use crate::random::Generator;
 use crate::train::{Instrument, Pulse};

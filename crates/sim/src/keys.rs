@@ -1,6 +1,5 @@
 //! The keys of the models: names, kinds, defaults, units, and a line of text each. The reference page and the checks are made of them.
 
-use crate::camera::Pattern;
 use crate::reflectivity::SAMPLES;
 
 /// What a key holds.
@@ -18,6 +17,43 @@ pub enum Kind {
     Time,
     /// A list of numbers.
     Numbers,
+}
+
+/// A picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// The profile of a beam that goes round in a circle.
+    Beam,
+    /// Diffraction spots that light up and fade.
+    Spots,
+    /// Poisson counts without a picture.
+    Noise,
+    /// A ramp along the rows that moves on, without noise.
+    Gradient,
+    /// Every pixel the same.
+    Constant,
+    /// Position monitors (rows) of a beam, turn by turn (columns).
+    Turns,
+}
+
+impl Pattern {
+    /// All of them, in the order of their names below.
+    const ALL: [Self; 6] = [Self::Beam, Self::Spots, Self::Noise, Self::Gradient, Self::Constant, Self::Turns];
+    /// Their names.
+    pub(crate) const NAMES: &'static [&'static str] = &["beam", "spots", "noise", "gradient", "constant", "turns"];
+
+    /// Its name in the instrument file.
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+
+    pub(crate) fn of(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|pattern| pattern.name() == name)
+    }
+
+    pub(crate) fn draws_lots(self) -> bool {
+        matches!(self, Self::Beam | Self::Spots | Self::Noise)
+    }
 }
 
 /// One key of a model.

@@ -9,27 +9,27 @@
 pub mod alias;
 pub mod amor;
 pub mod camera;
-mod config;
 mod detector;
 pub mod ess;
 mod events;
 mod field;
 pub mod histogram;
 mod keys;
+mod kinds;
 pub mod limits;
+mod plan;
 pub mod pulse;
 pub mod random;
 pub mod reflectivity;
-mod section;
 #[cfg(test)]
 mod statistics;
 mod train;
 mod written;
 
-pub use config::{Building, ClockFault, Config};
 pub use field::ORIGIN as FIELD_ORIGIN;
 pub use keys::{Key, Kind};
-pub use section::{Plan, SOURCE};
+pub use kinds::SOURCE;
+pub use plan::{Building, ClockFault, Config, Plan};
 
 use flow::{Fault, Source};
 use keys::{
@@ -228,7 +228,7 @@ pub fn message_bytes(config: &Config) -> Option<u64> {
 /// Makes the source that a configuration describes. Tables are computed here: some 20 ms for each sample angle, a pool of up to 16 MiB,
 /// or all frames of a camera.
 pub fn build(config: &Config) -> Result<Box<dyn Source>, Fault> {
-    config.check()?;
+    check(config)?;
     let model = model(&config.model)?;
     if let Some(profile) = ess::profile(model.name) {
         return Ok(Box::new(Train::new(ess::Load::new(profile, config)?, config)));
@@ -257,6 +257,11 @@ pub fn bytes_per_second(config: &Config) -> Option<f64> {
     written::bytes_per_second(config)
 }
 
+fn check(config: &Config) -> Result<(), Fault> {
+    config.check()?;
+    if config.model.starts_with("camera") { camera::check(config) } else { Ok(()) }
+}
+
 fn measured(config: &Config) -> Result<histogram::Histogram, Fault> {
     let bytes = config.histogram.as_deref();
     let bytes = bytes.ok_or_else(|| Fault::new("model `histogram` has no histogram", "its program loaded none"));
@@ -265,7 +270,7 @@ fn measured(config: &Config) -> Result<histogram::Histogram, Fault> {
 
 /// What was put into the data of a source, for the metadata of the file: everything that an analysis could find again.
 pub fn truth(config: &Config) -> Result<Value, Fault> {
-    config.check()?;
+    check(config)?;
     let model = model(&config.model)?;
     Ok(match model.name {
         "amor" | "amor-monitor" => amor::truth(config)?,

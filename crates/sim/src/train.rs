@@ -8,8 +8,8 @@
 //! Failure: where the stream has no room, the built message is kept as it is and offered again 1 ms later. Steps that come late make up
 //! for the pulses missed, a bounded amount at a time; only the first step, if it is 2 s late, begins at its own time.
 
-use crate::config::{ClockFault, Config};
 use crate::limits;
+use crate::plan::{ClockFault, Config};
 use crate::pulse::Grid;
 use crate::random::mix;
 use flow::{Fault, Outlet, Pushed, Resume, Source, Step};

@@ -4,7 +4,7 @@ use crate::capture::{self, Recorded};
 use crate::framing::{Cut, Framing, Number, Read, Stamp};
 use crate::limits::{INSPECTED, INSPECTED_BYTES};
 use crate::numbers::{Numbers, Sign};
-use crate::section::{FramingPlan, Plan};
+use crate::plan::{FramingPlan, Plan};
 use crate::stamped::Stamped;
 use flow::Fault;
 use flow::edge::Inspected;

@@ -10,17 +10,19 @@
 
 mod account;
 mod boards;
+mod boards_plan;
 mod capture;
 mod files;
 pub mod framing;
 pub mod fuzz;
 mod inspect;
+mod kinds;
 mod limits;
 mod network;
 mod numbers;
 mod owner;
+mod plan;
 mod port;
-mod section;
 mod socket;
 mod source;
 mod stamped;
@@ -29,4 +31,5 @@ mod zero;
 
 pub use boards::send;
 pub use files::{FILE, GEB, HLD};
-pub use section::{Plan, SOURCE, read, source};
+pub use kinds::{SOURCE, read, source};
+pub use plan::Plan;

@@ -5,7 +5,7 @@ use crate::framing::{Cut, Framing, Number, Read};
 use crate::limits::{BATCH as DATAGRAMS, DEAF, FOREIGN_BYTES, FOREIGN_DATAGRAMS, LIVES_MAX, NUMBERINGS_MAX};
 use crate::numbers::Sign;
 use crate::owner::{Owner, Sender};
-use crate::section::{Address, Plan};
+use crate::plan::{Address, Plan};
 use crate::socket::{self, Batch};
 use crate::stamped::Stamped;
 use flow::{Fault, Outlet, Pushed, Resume};

@@ -6,8 +6,8 @@
 use crate::account::NumberAccount;
 use crate::framing::Cut;
 use crate::limits::{BATCH as DATAGRAMS, FILE_PAUSE, FULL_PAUSE, IDLE_PAUSE, STEP_DATAGRAMS};
+use crate::plan::{Address, Plan};
 use crate::port::{ForeignDatagrams, Port, Turn};
-use crate::section::{Address, Plan};
 use crate::socket::{Batch, Poll};
 use crate::throttle::Control;
 use flow::{Fault, Outlet, Resume, Source, Step};

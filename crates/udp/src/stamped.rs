@@ -1,7 +1,7 @@
 //! Source times from what boards give their messages: times, or ticks of a counter that begins again.
 
 use crate::framing::{Stamp, nearest};
-use crate::section::Plan;
+use crate::plan::Plan;
 use crate::zero::ZeroWord;
 use flow::Fault;
 

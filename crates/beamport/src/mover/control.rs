@@ -8,8 +8,8 @@
 use crate::file::Instrument;
 use crate::limits::{EDGE_MAX, FROM_CHARS_MAX, GLANCE_MAX};
 use crate::peer;
-use ess::control::{ask as ask_within, short_path, unanswered};
 use flow::Fault;
+use flow::control::{ask as ask_within, short_path, unanswered};
 use flow::edge::{CommandKind, SourcePlan};
 use flow::records::Stop;
 use serde::Serialize;

@@ -9,7 +9,7 @@
 //! Failure behaviour: what cannot be polled, such as a regular file, is never ready; its source is stepped at its times.
 
 use std::fs::File;
-use std::io::{Error, Read as _, Result};
+use std::io::{Error, Read as _, Result, Write as _};
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +18,12 @@ use std::time::Duration;
 const EVENTS: usize = 256;
 /// The number of the descriptor that wakes the wait.
 const WAKE: u64 = u64::MAX;
+
+/// Wakes the wait that has this descriptor.
+pub(super) fn raise(mut wake: &File) {
+    // Refused only with 2^64 - 2 raises in it.
+    let _ = wake.write(&1u64.to_ne_bytes());
+}
 
 /// A descriptor that is ready.
 pub(super) struct Ready {

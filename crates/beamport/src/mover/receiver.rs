@@ -14,7 +14,7 @@
 //! Failure behaviour: a fault or a panic ends one source. It is built again after a pause that doubles. A source that keeps
 //! a shared thread for long is reported, and goes on.
 
-use super::poller::{Poller, Ready};
+use super::poller::{Poller, Ready, raise};
 use super::sources;
 use super::stage::{BACK_OFF_MAX, BACK_OFF_MIN, NAP as PACE, StageHandle, What, broke, log_restart};
 use crate::file::SourceSection;
@@ -23,7 +23,6 @@ use flow::{Data, Fault, Intake, Statistics, Step};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
-use std::io::Write as _;
 use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -546,12 +545,6 @@ impl Receiver {
             self.beside -= 1;
         }
     }
-}
-
-/// Makes a receiver look around.
-pub(super) fn raise(mut wake: &File) {
-    // Refused only with 2^64 - 2 raises in it.
-    let _ = wake.write(&1u64.to_ne_bytes());
 }
 
 fn nanoseconds(count: i64) -> Duration {

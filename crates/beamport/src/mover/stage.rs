@@ -1,6 +1,7 @@
 //! A thread that runs one stage. A stage that fails or panics is started again, alone, with growing pauses; what it had
 //! published stays.
 
+use super::poller::raise;
 use crate::file::Code;
 use flow::{Fault, StreamView};
 use serde_json::{Value, json};
@@ -238,7 +239,7 @@ impl StageThread {
     /// Makes the thread look at what is asked of it.
     pub(super) fn wake(&self) {
         if let Some(wake) = self.wake.as_ref().filter(|_| self.thread.is_some()) {
-            super::receiver::raise(wake);
+            raise(wake);
         }
     }
 
@@ -246,7 +247,7 @@ impl StageThread {
     pub(super) fn order(&self, order: Order) {
         self.handle.order(order);
         if let Some(wake) = &self.wake {
-            super::receiver::raise(wake);
+            raise(wake);
         }
     }
 

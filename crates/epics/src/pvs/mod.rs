@@ -11,7 +11,7 @@ use crate::limits::{CONNECT_PATIENCE, LOOK_PAUSE, LOOK_PVS, REMOVED_MAX};
 use crate::message::{Made, Maker, schema_of};
 use crate::origin::Origin;
 use crate::pending::Pending;
-use crate::section::Plan;
+use crate::plan::Plan;
 use crate::state::State;
 use crate::value::{Update, What, text};
 use flow::{Fault, Outlet, Resume, ResumeOrigin};

@@ -1,6 +1,6 @@
 use super::*;
 use crate::entry::Protocol;
-use crate::section::tests::plan;
+use crate::plan::tests::plan;
 use crate::value::{Elements, Form, Frame, Kind};
 use flow::{OriginAccounts, Pushed, Silence};
 use serde_json::{Value, json};
@@ -368,7 +368,7 @@ fn tables_and_choppers_become_samples_and_times() {
     };
     let columns = [column(b"value", DType::Float32, &values[..]), column(b"timestamp", DType::UInt64, &times)];
     let mut table = Update { form: Form::Table, time: None, has_value: true, ..Update::of(ids[0], What::Value) };
-    table.columns.own = &columns;
+    table.columns = crate::value::Columns::of(&columns);
     pvs.take(&table, NOW, &mut out).unwrap();
     let after: Vec<u8> = [5i64, 7].iter().flat_map(|time| time.to_le_bytes()).collect();
     let ticks = Update {

@@ -21,7 +21,7 @@ use crate::mover::{self, Mover};
 use crate::options::{ForwarderOptions, Place};
 use crate::plan::environment_of;
 use crate::reply;
-use crate::service::Signals;
+use crate::signals::Signals;
 use flow::Fault;
 use kafka::group::{Received, Sender, TopicReader};
 use serde_json::{Value, json};

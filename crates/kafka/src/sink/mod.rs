@@ -2,7 +2,6 @@
 
 #[cfg(feature = "client")]
 mod look;
-mod section;
 #[cfg(feature = "client")]
 mod send;
 #[cfg(feature = "client")]
@@ -10,4 +9,5 @@ mod state;
 #[cfg(feature = "client")]
 mod topics;
 
-pub use section::SINK;
+#[cfg(feature = "client")]
+pub(crate) use send::Kafka;

@@ -11,14 +11,14 @@
 //! aside. Any other refusal is a fault: the sink restarts.
 
 use super::look::{Look, Part, Present};
-use super::section::Plan;
 use super::state::State;
 use super::topics::{OutTopic, Stage, Topics};
 use crate::header;
 use crate::librdkafka::{Kind, Queue, Unsent, Wrong};
 use crate::limits::{ANSWER_PATIENCE, CAREFUL_TIME, HELD_MAX, INPUT_BITS, OPEN_REST, REST, ROUTES_MAX};
+use crate::plan::SendPlan;
+use crate::plan::is_topic;
 use crate::producer::{Message, Producer, Report, pairs};
-use crate::section::is_topic;
 use flow::{Aside, Confirmed, Fault, InFlight, LiveBatch, LiveSink, Passes, Refused};
 use serde_json::{Value, json};
 use std::os::fd::RawFd;
@@ -28,7 +28,7 @@ use std::time::Duration;
 
 /// A sink of kind `kafka`.
 pub(crate) struct Kafka {
-    plan: Arc<Plan>,
+    plan: Arc<SendPlan>,
     inputs: Vec<String>,
     open: Option<Open>,
 }
@@ -71,7 +71,7 @@ struct Open {
     look: Option<Look>,
     topics: Topics,
     producer: Producer,
-    plan: Arc<Plan>,
+    plan: Arc<SendPlan>,
     inputs: Vec<Input>,
     /// What the newest commit of the sink before this one holds.
     kept: State,
@@ -92,7 +92,7 @@ struct Open {
 }
 
 impl Kafka {
-    pub(crate) fn new(plan: Plan, inputs: &[String]) -> Self {
+    pub(crate) fn new(plan: SendPlan, inputs: &[String]) -> Self {
         Self { plan: Arc::new(plan), inputs: inputs.to_vec(), open: None }
     }
 
@@ -157,7 +157,7 @@ fn unmark(mark: usize) -> (usize, u64) {
 }
 
 impl Open {
-    fn start(plan: Arc<Plan>, inputs: &[String], state: &str, now: i64) -> Result<Self, Fault> {
+    fn start(plan: Arc<SendPlan>, inputs: &[String], state: &str, now: i64) -> Result<Self, Fault> {
         let kept = State::read(state)?;
         let producer = producer(&plan)?;
         let mut topics = Topics::new(Queue::new(producer.client(), producer.wake()));
@@ -475,7 +475,7 @@ impl Open {
 }
 
 /// A producer for a section.
-fn producer(plan: &Plan) -> Result<Producer, Fault> {
+fn producer(plan: &SendPlan) -> Result<Producer, Fault> {
     let mut pairs = pairs(&plan.brokers, plan.side().pairs()?);
     let is_careful = plan.is_careful.load(Ordering::Relaxed);
     // The sink sends the messages of a refused batch again. No later message may reach the topic before them, so the
@@ -488,7 +488,7 @@ fn producer(plan: &Plan) -> Result<Producer, Fault> {
 }
 
 /// A fault, if the client has ended because the cluster refused a batch: the next one sends messages one by one.
-fn batch_refused(plan: &Plan, producer: &Producer) -> Option<Fault> {
+fn batch_refused(plan: &SendPlan, producer: &Producer) -> Option<Fault> {
     let end = producer.client().end().filter(|end| end.kind == Kind::BatchRefused)?;
     plan.is_careful.store(true, Ordering::Relaxed);
     let what = format!("the cluster refused a batch of sink `{}`", plan.name);

@@ -5,10 +5,10 @@
 //! were kept, it is looked through ([`super::look`]). A new topic gets no message before a commit contains its offsets,
 //! because a restarted sink would not know where to look.
 
-use super::section::{Create, Plan};
 use super::state::{Kept, Place, State};
 use crate::librdkafka::{Client, Content, Kind, Mark, OffsetAnswer, Queue, Spec, TopicAnswer, Wrong};
 use crate::limits::{ANSWER_TIMEOUT_MS, ENDS_PAUSE, GONE_PATIENCE, TOPICS_PAUSE};
+use crate::plan::{Create, SendPlan};
 use crate::producer::Producer;
 use crate::trouble::{Side, key};
 use flow::Fault;
@@ -146,7 +146,7 @@ impl Topics {
     }
 
     /// Hears answers, and asks the next question.
-    pub(crate) fn step(&mut self, plan: &Plan, client: &Client, kept: &State, now: i64) -> Result<(), Wrong> {
+    pub(crate) fn step(&mut self, plan: &SendPlan, client: &Client, kept: &State, now: i64) -> Result<(), Wrong> {
         while let Some(event) = self.answers.event(0) {
             match event.content() {
                 Content::Topics(topics) => self.take_topics(plan, topics, now),
@@ -209,7 +209,7 @@ impl Topics {
         Ok(None)
     }
 
-    fn take_topics(&mut self, plan: &Plan, answers: Vec<TopicAnswer>, now: i64) {
+    fn take_topics(&mut self, plan: &SendPlan, answers: Vec<TopicAnswer>, now: i64) {
         self.trouble = None;
         for TopicAnswer { name, id, partitions, wrong, .. } in answers {
             let Some(topic) = self.all.iter_mut().find(|topic| topic.name == name) else { continue };
@@ -240,7 +240,7 @@ impl Topics {
         }
     }
 
-    fn take_created(&mut self, plan: &Plan, wrongs: &[Option<Wrong>], now: i64) {
+    fn take_created(&mut self, plan: &SendPlan, wrongs: &[Option<Wrong>], now: i64) {
         let wrong = wrongs.iter().flatten().find(|wrong| wrong.kind != Kind::Exists);
         for topic in self.all.iter_mut().filter(|topic| topic.stage == Stage::Missing && topic.is_wanted) {
             if let Some(wrong) = wrong {
@@ -321,7 +321,7 @@ impl OutTopic {
     }
 }
 
-impl Plan {
+impl SendPlan {
     pub(crate) fn side(&self) -> Side<'_> {
         Side { kind: "sink", name: &self.name, brokers: &self.brokers, properties: &self.properties }
     }

@@ -4,8 +4,8 @@ use super::optics::{
     Angles, CHOPPER_DETECTOR, WAVELENGTHS, X_PIXELS, Y_PIXELS, columns, pixel, sample, table, time_edges,
 };
 use crate::alias::Alias;
-use crate::config::Config;
 use crate::events::Drawing;
+use crate::plan::Config;
 use crate::random::Generator;
 use crate::train::Pulse;
 use flow::Fault;

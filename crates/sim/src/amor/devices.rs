@@ -4,7 +4,7 @@
 
 use super::DEVICES;
 use super::optics::Angles;
-use crate::config::Config;
+use crate::plan::Config;
 use crate::pulse::{PULSES_PER_SECOND, pulse_time};
 use crate::random::Generator;
 use crate::train::{Instrument, Pulse};

@@ -15,7 +15,7 @@ pub(crate) use detector::Detector;
 pub(crate) use devices::Devices;
 pub(crate) use monitor::{Monitor, VARIABLES as MONITOR_VARIABLES};
 
-use crate::config::Config;
+use crate::plan::Config;
 use flow::Fault;
 use optics::{Angles, sample, table};
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@
 //! monitor give the reflectivity up to one factor for all angles.
 
 use super::optics::{Angles, CHOPPER_MONITOR, WAVELENGTH_RANGE, sample, spectrum, table};
-use crate::config::Config;
+use crate::plan::Config;
 use crate::pulse::{PULSES_PER_SECOND, pulse_time};
 use crate::random::Generator;
 use crate::reflectivity::{time_of_flight, wavelength};

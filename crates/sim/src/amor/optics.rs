@@ -3,7 +3,7 @@
 //! One table for each sample angle, rows of the detector times logarithmic bins of wavelength; drawing from it costs the same whatever
 //! the physics is. The page `docs/concepts/amor-physics.md` has the formulas and what is left out.
 
-use crate::config::Config;
+use crate::plan::Config;
 use crate::reflectivity::{Sample, momentum_transfer, time_of_flight};
 use flow::Fault;
 

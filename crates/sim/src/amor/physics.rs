@@ -5,8 +5,8 @@ use super::optics::{
     row_offset, spectrum, table, time_edges, wavelength_edges,
 };
 use super::{Detector, truth};
-use crate::config::Config;
 use crate::events::Drawing;
+use crate::plan::Config;
 use crate::random::Generator;
 use crate::reflectivity::{Sample, by_matrices, momentum_transfer, wavelength};
 use crate::statistics::{agrees, chi_squared};

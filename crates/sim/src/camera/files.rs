@@ -6,69 +6,11 @@
 
 use super::Form;
 use super::npy;
-use crate::config::Config;
 use crate::limits;
+use crate::plan::{Bytes, Config, Recording};
 use flow::Fault;
 use std::fmt;
 use std::sync::Arc;
-
-/// The bytes of a file that somebody else has opened.
-pub trait Bytes: Send + Sync {
-    /// How many there are.
-    fn len(&self) -> u64;
-    /// True if there are none.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-    /// A range of them; an error where it is not inside, or the medium no longer gives it.
-    fn bytes(&self, at: u64, len: u64) -> Result<&[u8], Fault>;
-}
-
-impl Bytes for store::Foreign {
-    fn len(&self) -> u64 {
-        store::Foreign::len(self)
-    }
-
-    fn bytes(&self, at: u64, len: u64) -> Result<&[u8], Fault> {
-        let what = || format!("the frames in {} cannot be had", self.path().display());
-        store::Foreign::bytes(self, at, len)
-            .map_err(|e| Fault::new(what(), e).hint("check whether the file was truncated"))
-    }
-}
-
-impl Bytes for Vec<u8> {
-    fn len(&self) -> u64 {
-        Vec::len(self) as u64
-    }
-
-    fn bytes(&self, at: u64, len: u64) -> Result<&[u8], Fault> {
-        let range = usize::try_from(at).ok().zip(usize::try_from(len).ok());
-        let found = range.and_then(|(at, len)| self.get(at..)?.get(..len));
-        found.ok_or_else(|| Fault::new("cannot read the frames", "the file has too few bytes"))
-    }
-}
-
-/// A file with frames.
-#[derive(Clone)]
-pub struct Recording {
-    /// Its name, for messages.
-    pub name: String,
-    /// What is in it.
-    pub bytes: Arc<dyn Bytes>,
-}
-
-impl PartialEq for Recording {
-    /// The same file, opened once.
-    fn eq(&self, other: &Self) -> bool {
-        self.name == other.name && Arc::ptr_eq(&self.bytes, &other.bytes)
-    }
-}
-
-impl fmt::Debug for Recording {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({} bytes)", self.name, self.bytes.len())
-    }
-}
 
 /// The frames of one file.
 struct Stack {

@@ -5,7 +5,7 @@
 //! the frame on the grid modulo 1,000,000, and a thousandth for each variable.
 
 use super::grid;
-use crate::config::Config;
+use crate::plan::Config;
 use crate::pulse::Grid;
 use crate::random::Generator;
 use crate::train::{Instrument, Pulse};

@@ -15,12 +15,12 @@ mod metadata;
 mod npy;
 mod pattern;
 
-pub use files::{Bytes, Recording};
+pub use crate::keys::Pattern;
+pub use crate::plan::{Bytes, Recording};
 pub(crate) use metadata::Metadata;
-pub use pattern::Pattern;
 
-use crate::config::Config;
 use crate::limits;
+use crate::plan::{Config, millihertz};
 use crate::pulse::Grid;
 use crate::train::{Instrument, Pulse};
 use files::Recorded;
@@ -191,13 +191,6 @@ fn grid(config: &Config) -> Result<Grid, Fault> {
         Fault::new(format!("`fps` of model `{}` cannot be {}", config.model, config.fps), cause)
     })?;
     Ok(Grid::new(millihertz))
-}
-
-/// A rate in thousandths of a hertz; none where it is out of range or has more digits.
-pub(crate) fn millihertz(fps: f64) -> Option<i64> {
-    let whole = (fps * 1000.0).round();
-    let fits = (limits::FPS_MIN..=limits::FPS_MAX).contains(&fps) && (fps * 1000.0 - whole).abs() < 1e-6 * whole;
-    fits.then_some(whole as i64)
 }
 
 fn form_of(config: &Config) -> Form {

@@ -3,7 +3,8 @@
 //! The picture lies in the last two dimensions; what stands before them (colours, layers) repeats it, each with lots of
 //! its own. Counts that do not fit the type of the pixels stop at its end.
 
-use crate::config::Config;
+use crate::keys::Pattern;
+use crate::plan::Config;
 use crate::random::Generator;
 use std::f64::consts::TAU;
 use wire::DType;
@@ -25,43 +26,6 @@ const RESOLUTION: f64 = 0.01;
 const TUNE: f64 = 0.2204;
 const ORBIT_ADVANCE: f64 = 0.37;
 const PHASE_ADVANCE: f64 = 0.61;
-
-/// A picture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pattern {
-    /// The profile of a beam that goes round in a circle.
-    Beam,
-    /// Diffraction spots that light up and fade.
-    Spots,
-    /// Poisson counts without a picture.
-    Noise,
-    /// A ramp along the rows that moves on, without noise.
-    Gradient,
-    /// Every pixel the same.
-    Constant,
-    /// Position monitors (rows) of a beam, turn by turn (columns).
-    Turns,
-}
-
-impl Pattern {
-    /// All of them, in the order of their names below.
-    const ALL: [Self; 6] = [Self::Beam, Self::Spots, Self::Noise, Self::Gradient, Self::Constant, Self::Turns];
-    /// Their names.
-    pub(crate) const NAMES: &'static [&'static str] = &["beam", "spots", "noise", "gradient", "constant", "turns"];
-
-    /// Its name in the instrument file.
-    pub fn name(self) -> &'static str {
-        Self::NAMES[self as usize]
-    }
-
-    pub(crate) fn of(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|pattern| pattern.name() == name)
-    }
-
-    fn draws_lots(self) -> bool {
-        matches!(self, Self::Beam | Self::Spots | Self::Noise)
-    }
-}
 
 /// The pixels of all frames of a configuration, one behind the other. Form and number have been checked.
 pub(super) fn make(config: &Config, shape: &[u64], dtype: DType, frames: u64) -> Vec<u8> {

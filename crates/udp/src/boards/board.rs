@@ -1,10 +1,10 @@
 //! One board: its messages, their faults, and the account of them.
 
 use super::dice::Dice;
-use super::keys::{Boards, Content};
+use crate::boards_plan::{Boards, Content};
 use crate::framing::{Outgoing, sign};
 use crate::limits::{BATCH, COVERED, EVENTS_FRAME, FAULT_MAX, PAYLOAD_BYTES_MAX, POOL, STREAM_POOL};
-use crate::section::{Address, FramingPlan, Plan};
+use crate::plan::{Address, FramingPlan, Plan};
 use crate::throttle::To;
 use crate::zero::ZeroWord;
 use flow::{Data, Fault};

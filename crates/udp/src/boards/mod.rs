@@ -9,12 +9,9 @@ mod array;
 mod board;
 mod control;
 mod dice;
-mod keys;
-
-pub(crate) use keys::{Boards, reference};
 
 use crate::limits::{BATCH, BEAT, END_PAUSE, ENDS, GSO_NAP, NAP};
-use crate::section::Plan;
+use crate::plan::Plan;
 use crate::socket::{Outbox, Target};
 use array::Array;
 use board::{Board, Slot, Truth};
@@ -26,14 +23,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use wire::datagram::Type;
-
-impl Plan {
-    /// Whether the source has simulated boards.
-    #[must_use]
-    pub fn is_simulated(&self) -> bool {
-        self.boards.is_some()
-    }
-}
 
 /// Sends what the boards of these sources would send: for `duration`, or for as long as their sections say, or until
 /// `stop` says so. `plans`: with the receiver of each. `data`: where the streams are whose messages are sent. Returns

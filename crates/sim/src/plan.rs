@@ -3,12 +3,14 @@
 //! The program reads TOML; this module reads the keys of one section as JSON values (numbers, text, lists), so that types, ranges and
 //! hints are said in one place. Nothing is accepted that the model would ignore.
 
-use crate::camera::{Pattern, Recording, millihertz};
-use crate::keys::{Kind, NUMBERS};
+use crate::keys::{Kind, NUMBERS, Pattern};
 use crate::limits;
 use flow::Fault;
 use serde_json::Value;
 use settings::nearest;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 use wire::DType;
 
 /// How events are dealt out to messages.
@@ -307,9 +309,6 @@ impl Config {
         if !self.frequency.is_finite() || !self.amplitude.is_finite() {
             return wrong("frequency");
         }
-        if self.model.starts_with("camera") {
-            crate::camera::check(self)?;
-        }
         if !(0.0..=limits::COUNTS_MAX).contains(&self.counts) {
             return wrong("counts");
         }
@@ -324,6 +323,90 @@ impl Config {
             return wrong("coincidences");
         }
         Ok(())
+    }
+}
+
+/// A rate in thousandths of a hertz; none where it is out of range or has more digits.
+pub(crate) fn millihertz(fps: f64) -> Option<i64> {
+    let whole = (fps * 1000.0).round();
+    let fits = (limits::FPS_MIN..=limits::FPS_MAX).contains(&fps) && (fps * 1000.0 - whole).abs() < 1e-6 * whole;
+    fits.then_some(whole as i64)
+}
+
+/// The bytes of a file that somebody else has opened.
+pub trait Bytes: Send + Sync {
+    /// How many there are.
+    fn len(&self) -> u64;
+    /// True if there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// A range of them; an error where it is not inside, or the medium no longer gives it.
+    fn bytes(&self, at: u64, len: u64) -> Result<&[u8], Fault>;
+}
+
+impl Bytes for store::Foreign {
+    fn len(&self) -> u64 {
+        store::Foreign::len(self)
+    }
+
+    fn bytes(&self, at: u64, len: u64) -> Result<&[u8], Fault> {
+        let what = || format!("the frames in {} cannot be had", self.path().display());
+        store::Foreign::bytes(self, at, len)
+            .map_err(|e| Fault::new(what(), e).hint("check whether the file was truncated"))
+    }
+}
+
+impl Bytes for Vec<u8> {
+    fn len(&self) -> u64 {
+        Vec::len(self) as u64
+    }
+
+    fn bytes(&self, at: u64, len: u64) -> Result<&[u8], Fault> {
+        let range = usize::try_from(at).ok().zip(usize::try_from(len).ok());
+        let found = range.and_then(|(at, len)| self.get(at..)?.get(..len));
+        found.ok_or_else(|| Fault::new("cannot read the frames", "the file has too few bytes"))
+    }
+}
+
+/// A file with frames.
+#[derive(Clone)]
+pub struct Recording {
+    /// Its name, for messages.
+    pub name: String,
+    /// What is in it.
+    pub bytes: Arc<dyn Bytes>,
+}
+
+impl fmt::Debug for Recording {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({} bytes)", self.name, self.bytes.len())
+    }
+}
+
+impl PartialEq for Recording {
+    /// The same file, opened once.
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name && Arc::ptr_eq(&self.bytes, &other.bytes)
+    }
+}
+/// A section of kind `sim`.
+#[derive(Debug)]
+pub struct Plan {
+    /// The model with its keys set; a histogram and frames from files are not loaded.
+    pub config: Config,
+    /// NeXus file with the histogram to draw from.
+    pub(crate) from: Option<PathBuf>,
+    /// Files with the frames of a camera.
+    pub(crate) files: Option<Vec<PathBuf>>,
+    /// The same configuration with what the files hold.
+    pub(crate) loaded: OnceLock<Config>,
+}
+
+impl Plan {
+    /// The configuration that the source is built from.
+    pub(crate) fn config(&self) -> &Config {
+        self.loaded.get().unwrap_or(&self.config)
     }
 }
 

@@ -1,15 +1,20 @@
-//! `[source.NAME] kind = "pva"` or `"ca"`: the keys, and the plan that they make.
+//! The kinds of EPICS, sources `pva` and `ca` and the sink `pva-put`: their keys, and how a section is read.
 
-use crate::entry::{Entry, Identity, Protocol};
+use crate::entry::{Entry, Identity, Protocol, read_name};
 use crate::library;
-use crate::limits::{FAKE_PERIOD_MAX, FAKE_PERIOD_MIN, FILE_BYTES_MAX, PVS_MAX, QUEUE_MAX, REORDER_MAX, REPEAT_MIN};
-use crate::links::{Network, Subscription};
+use crate::limits::{
+    EVERY_MAX, EVERY_MIN, FAKE_PERIOD_MAX, FAKE_PERIOD_MIN, FILE_BYTES_MAX, PUT_PVS_MAX, QUEUE_MAX, REORDER_MAX,
+    REPEAT_MIN,
+};
+use crate::plan::{FeedbackPlan, Network, Plan, Target, wrong_list};
+use crate::put;
+use crate::sink::Feedback;
 use crate::source::Epics;
-use flow::edge::{SourceKind, SourcePlan};
-use flow::{Fault, Source};
-use serde_json::Value as Json;
-use settings::{Key, Refused, Section, Setting, Severity, Take, json_of, key, noun, shortened, units};
-use std::collections::{HashMap, HashSet};
+use flow::edge::{CommandKind, LiveKind, LivePlan, SourceKind, SourcePlan};
+use flow::{Fault, LiveSink, Source};
+use serde_json::{Map, Value as Json};
+use settings::{Key, Refused, Section, Setting, Severity, Take, json_of, key, noun, required, shortened, units};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,14 +37,14 @@ static PIPELINE: Key = key(
     "false",
     "Asks pvAccess servers for flow control: they wait for the source. Servers of areaDetector may abort.",
 );
-pub(crate) static ADDRESSES: Key = key(
+static ADDRESSES: Key = key(
     "addresses",
     "addresses with spaces between",
     "",
     "Where PVs are searched for, like `EPICS_PVA_ADDR_LIST`, which it replaces with the automatic list; of PVs of the \
      section's protocol, `pva` for a sink.",
 );
-pub(crate) static NAME_SERVERS: Key = key(
+static NAME_SERVERS: Key = key(
     "name_servers",
     "addresses with spaces between",
     "",
@@ -109,36 +114,33 @@ pub static CA: SourceKind = SourceKind {
     more: None,
 };
 
-/// What a section says.
-#[derive(Clone, Debug)]
-pub(crate) struct Plan {
-    /// Name of the source.
-    pub(crate) name: String,
-    /// Where its PVs are searched for.
-    pub(crate) network: Network,
-    /// The PVs of the file.
-    pub(crate) entries: Vec<Entry>,
-    pub(crate) queue: u32,
-    pub(crate) pipeline: bool,
-    /// Compressed frames are decoded.
-    pub(crate) decode: bool,
-    /// How long a frame may be late, ns.
-    pub(crate) reorder: i64,
-    pub(crate) repeat: Option<Duration>,
-    /// What is sent beside the values; `None` where the section does not say.
-    pub(crate) alarms: Option<bool>,
-    pub(crate) connections: Option<bool>,
-    pub(crate) units: Option<bool>,
-    /// ns between two values of a simulated PV.
-    pub(crate) fake_period: i64,
-}
+static TARGETS: Key = required(
+    "pvs",
+    "table of origins and PVs",
+    "The PV to which the values of an origin are written: \
+     `{ centroid_x = \"LAB:FB:X\", centroid_y = \"ca:LAB:FB:Y\" }`. The prefixes are those of sources; without one it \
+     is `pva:`.",
+);
+static EVERY: Key = key(
+    "every",
+    "duration, 10 ms to 1 h",
+    "100 ms",
+    "Least time between two writes of a PV; of the values between them the newest is written.",
+);
 
-impl Plan {
-    /// How a PV is subscribed. `is_beside`: its values are not sent.
-    pub(crate) fn subscription(&self, is_beside: bool) -> Subscription {
-        Subscription { queue: self.queue, pipeline: self.pipeline, is_beside }
-    }
-}
+/// The kind `pva-put`.
+pub static SINK: LiveKind = LiveKind {
+    name: "pva-put",
+    about: "The newest values of `f144` streams to PVs of EPICS: [EPICS](epics.md#feedback).",
+    keys: &[&TARGETS, &EVERY, &ADDRESSES, &NAME_SERVERS],
+    read: read_sink,
+};
+
+/// The command `put`.
+pub static PUT: CommandKind = CommandKind { name: "put", is_recorded: true, run: put::put };
+
+/// The command `get`.
+pub static GET: CommandKind = CommandKind { name: "get", is_recorded: false, run: put::get };
 
 impl SourcePlan for Plan {
     fn build(&self) -> Result<Box<dyn Source>, Fault> {
@@ -232,6 +234,55 @@ fn read(protocol: Protocol, name: &str, section: &mut Section<'_>) -> Option<Arc
     Some(Arc::new(plan))
 }
 
+impl LivePlan for FeedbackPlan {
+    fn build(&self, inputs: &[String]) -> Result<Box<dyn LiveSink>, Fault> {
+        Ok(Box::new(Feedback::new(self.clone(), inputs.len())))
+    }
+}
+
+/// Reads a section of a sink.
+fn read_sink(name: &str, section: &mut Section<'_>) -> Option<Arc<dyn LivePlan>> {
+    note_unbuilt(SINK.name, section);
+    let pvs: Option<Setting<Map<String, Json>>> = section.get(&TARGETS);
+    let targets = match pvs.map(|pvs| read_targets(&pvs)) {
+        Some(Ok(targets)) => Some(targets),
+        Some(Err(refused)) => {
+            section.refuse(&TARGETS, refused);
+            None
+        }
+        None => None,
+    };
+    let every: Option<Setting<Duration>> = section.get(&EVERY);
+    if every.as_ref().is_some_and(|every| !(EVERY_MIN..=EVERY_MAX).contains(&every.value)) {
+        let [least, most] = [EVERY_MIN, EVERY_MAX].map(units::duration_text);
+        section.refuse(&EVERY, Refused::new("it is out of range", format!("write `\"{least}\"` to `\"{most}\"`")));
+    }
+    let network = read_network(Protocol::Pva, section);
+    Some(Arc::new(FeedbackPlan { name: name.to_owned(), network, targets: targets?, every: every?.value }))
+}
+
+fn read_targets(table: &Map<String, Json>) -> Result<Vec<Target>, Refused> {
+    let form = "write `pvs = { ORIGIN = \"PV\" }`";
+    if table.is_empty() || table.len() > PUT_PVS_MAX {
+        return Err(Refused::new(format!("it has {} PVs; a sink writes 1 to {PUT_PVS_MAX}", table.len()), form));
+    }
+    let mut targets: Vec<Target> = Vec::new();
+    for (origin, pv) in table {
+        let refused = |cause| Refused::new(cause, form);
+        let pv = pv.as_str().ok_or_else(|| refused(format!("the PV of `{}` is not a text", shortened(origin))))?;
+        let (prefix, pv) = read_name(pv)?;
+        let protocol = prefix.unwrap_or_default();
+        if protocol == Protocol::Fake {
+            return Err(refused(format!("`fake:{}` is simulated and takes no values", shortened(pv))));
+        }
+        if targets.iter().any(|target| target.pv == pv && target.protocol == protocol) {
+            return Err(Refused::new(format!("`{}` is the PV of two origins", shortened(pv)), "remove one of them"));
+        }
+        targets.push(Target { origin: origin.clone(), protocol, pv: pv.to_owned() });
+    }
+    Ok(targets)
+}
+
 /// A choice, if the section makes it.
 fn read_choice(section: &mut Section<'_>, key: &'static Key) -> Option<bool> {
     let choice = *section.need::<bool>(key);
@@ -258,7 +309,7 @@ fn read_fake_period(section: &mut Section<'_>) -> i64 {
 }
 
 /// Where PVs of a section are searched for; `protocol`: of its kind.
-pub(crate) fn read_network(protocol: Protocol, section: &mut Section<'_>) -> Network {
+fn read_network(protocol: Protocol, section: &mut Section<'_>) -> Network {
     let mut list = |key: &'static Key| {
         let text = section.get::<String>(key)?.value;
         if let Some(refused) = text.split_whitespace().find_map(wrong_address) {
@@ -294,7 +345,7 @@ fn wrong_address(word: &str) -> Option<Refused> {
 }
 
 /// A section that this program cannot use, because it has no EPICS libraries, is a mistake.
-pub(crate) fn note_unbuilt(kind: &str, section: &mut Section<'_>) {
+fn note_unbuilt(kind: &str, section: &mut Section<'_>) {
     if let Err(fault) = library::version() {
         let what = format!("`kind = \"{kind}\"` cannot be used in {}", section.title);
         section.mistake(section.line, what, format!("{}: {}", fault.what, fault.cause), fault.hint);
@@ -345,40 +396,11 @@ fn same_origin(entries: &[Entry]) -> Option<(String, String)> {
     })
 }
 
-/// Why PVs cannot be one list.
-pub(crate) fn wrong_list(entries: &[Entry]) -> Option<Refused> {
-    if entries.len() > PVS_MAX {
-        let hint = "share out the PVs among several sources";
-        return Some(Refused::new(format!("it has {} PVs; one source takes {PVS_MAX} at most", entries.len()), hint));
-    }
-    let mut known: HashSet<&Identity> = HashSet::new();
-    let twice = entries.iter().find(|entry| !known.insert(&entry.identity))?;
-    Some(Refused::new(format!("`{}` is listed twice", twice.identity.name()), "remove one of them"))
-}
-
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
+    use crate::plan::tests::plan;
     use serde_json::json;
-
-    /// A plan with these PVs.
-    pub(crate) fn plan(entries: &[Json]) -> Plan {
-        let entries = entries.iter().map(|entry| Entry::of_json(entry, Protocol::Pva).unwrap());
-        Plan {
-            name: "pvs".into(),
-            network: Network::default(),
-            entries: entries.collect(),
-            queue: 100,
-            pipeline: false,
-            decode: true,
-            reorder: 1_000_000_000,
-            repeat: None,
-            alarms: None,
-            connections: None,
-            units: None,
-            fake_period: 1_000_000_000,
-        }
-    }
 
     fn mistakes(section: &Json) -> Vec<String> {
         let all = settings::read_json(section, |section| read(Protocol::Ca, "x", section));
@@ -440,5 +462,33 @@ pub(crate) mod tests {
         let wrong = read_file(&path, Protocol::Ca).unwrap_err();
         assert!(wrong.cause.contains("line 2 of") && wrong.cause.contains("is not a table"), "{}", wrong.cause);
         std::fs::remove_file(path).unwrap();
+    }
+
+    fn mistakes_of_sink(section: &Json) -> Vec<String> {
+        let all = settings::read_json(section, |section| read_sink("x", section));
+        let all = all.map(|_| Vec::new()).unwrap_or_else(|all| all);
+        let text = |m: &settings::Mistake| format!("{}; {}; {}", m.what, m.cause, m.hint);
+        all.iter().map(text).filter(|text| !text.contains("cannot be used")).collect()
+    }
+
+    #[test]
+    fn each_mistake_of_a_sink_is_named() {
+        let good = json!({"pvs": {"a": "A", "b": "ca:A"}, "every": "1 s", "addresses": "10.0.0.1"});
+        assert_eq!(mistakes_of_sink(&good), [""; 0]);
+        let many: Map<String, Json> = (0..=PUT_PVS_MAX).map(|n| (n.to_string(), format!("A:{n}").into())).collect();
+        for (section, part) in [
+            (json!({}), "`pvs` is missing"),
+            (json!({"pvs": ["A"]}), "expected a table"),
+            (json!({"pvs": {}}), "it has 0 PVs"),
+            (json!({"pvs": many}), "it has 101 PVs"),
+            (json!({"pvs": {"a": 1}}), "the PV of `a` is not a text"),
+            (json!({"pvs": {"a": "A B"}}), "a space"),
+            (json!({"pvs": {"a": "fake:A"}}), "takes no values"),
+            (json!({"pvs": {"a": "A", "b": "pva:A"}}), "`A` is the PV of two origins"),
+            (json!({"pvs": {"a": "A"}, "every": "1 ms"}), "write `\"10 ms\"` to `\"1 h\"`"),
+        ] {
+            let found = mistakes_of_sink(&section);
+            assert!(found.len() == 1 && found[0].contains(part), "{section}: {found:#?}");
+        }
     }
 }

@@ -1,7 +1,7 @@
-//! `kind = "sim"` in an instrument file: the section, its keys and those of the models, and the plan that they make.
+//! The kind `sim`: its keys and those of the models, and how a section is read.
 
-use crate::camera::Recording;
-use crate::{Config, Kind};
+use crate::Kind;
+use crate::plan::{Config, Plan, Recording};
 use flow::edge::{Host, MoreKeys, Provenance, Sends, SourceKind, SourcePlan};
 use flow::{Fault, Source};
 use serde_json::Value as Json;
@@ -34,26 +34,6 @@ pub static SOURCE: SourceKind = SourceKind {
     read,
     more: Some(&MoreKeys { reference, owner }),
 };
-
-/// A section of kind `sim`.
-#[derive(Debug)]
-pub struct Plan {
-    /// The model with its keys set; a histogram and frames from files are not loaded.
-    pub config: Config,
-    /// NeXus file with the histogram to draw from.
-    from: Option<PathBuf>,
-    /// Files with the frames of a camera.
-    files: Option<Vec<PathBuf>>,
-    /// The same configuration with what the files hold.
-    loaded: OnceLock<Config>,
-}
-
-impl Plan {
-    /// The configuration that the source is built from.
-    fn config(&self) -> &Config {
-        self.loaded.get().unwrap_or(&self.config)
-    }
-}
 
 impl SourcePlan for Plan {
     fn prepare(&self, host: &dyn Host) -> Result<(), Fault> {

@@ -2,8 +2,8 @@
 //!
 //! Failure behaviour: a process that is not there, is stopped, or answers without end is a fault within the patience.
 
+use crate::fault::Fault;
 use crate::limits::ANSWER_BYTES_MAX;
-use flow::Fault;
 use serde_json::Value;
 use settings::units::duration_text;
 use std::fs::File;
@@ -15,6 +15,7 @@ use std::time::Duration;
 
 /// A path to the socket in a data folder that is short enough for the system (108 bytes), however long the folder's
 /// name is: through the open folder, which must stay open meanwhile.
+#[expect(clippy::disallowed_methods, reason = "the folder is opened for a path, and nothing in it is read")]
 pub fn short_path(folder: &Path) -> io::Result<(File, PathBuf)> {
     let open = File::open(folder)?;
     let path = PathBuf::from(format!("/proc/self/fd/{}/control.sock", open.as_raw_fd()));
