@@ -4,45 +4,29 @@
 //! program `beamport-nexus` is the process in which it runs: what libhdf5 may do to a process, it does to that one.
 //! [`Module`] is how schemas of others become datasets: docs/how-to/add-a-writer-module.md.
 
-mod account;
-pub mod cat;
-mod chunk_tree;
 pub mod clock;
-mod column;
-pub mod files;
-pub mod filter;
-mod h5;
-mod handle;
-mod lanes;
-mod layout;
+mod file;
+mod hdf;
 pub mod limits;
-mod metadata;
 mod module;
-pub mod outside;
+mod node;
 pub mod pace;
-mod pages;
-mod product;
 mod program;
-pub mod search;
-pub mod serve;
-mod sink;
+mod read;
 mod sort;
 mod static_file;
 pub mod template;
-mod tree;
-mod watch;
 
-pub use files::Files;
-pub use h5::version;
-pub use outside::{Dataset, Filler, Given, Last, Module, Rows, Wrong};
-pub use program::program;
-pub use sink::{Job, Nexus};
+pub use file::files::{self, Files};
+pub use file::job::Job;
+pub use file::sink::Nexus;
+pub use hdf::filter;
+pub use hdf::h5::version;
+pub use module::user::{self, Dataset, Filler, Given, Last, Module, Rows, Wrong};
+pub use program::{program, serve};
+pub use read::{cat, search};
 
 #[cfg(test)]
 extern crate self as beamport_nexus;
 #[cfg(test)]
-mod many;
-#[cfg(test)]
-mod sealed;
-#[cfg(test)]
-mod whole;
+mod tests;

@@ -135,7 +135,7 @@ pub struct Way {
 pub fn run(folder: &Path, file: &Path, load: Load, messages: u64, rounds: u32, way: &Way) -> Result<Vec<Pace>, Fault> {
     let compression = &way.compression;
     if let Some(bytes) = way.chunk {
-        crate::column::force_chunks(bytes);
+        crate::hdf::column::force_chunks(bytes);
     }
     let data = Data::on_disk(folder);
     let name = load.module();

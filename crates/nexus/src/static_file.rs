@@ -1,6 +1,6 @@
 //! The static file: an HDF5 file with what every file of an instrument has, geometry mostly. A template says what comes to it.
 //!
-//! [`StaticFile::read`] looks at its structure, and [`template`](crate::template) joins that to what the JSON says, so that
+//! [`StaticFile::read`] looks at its structure, and `template` joins that to what the JSON says, so that
 //! names, links and classes are judged as one tree. The layout then copies the values, object by object, before the first
 //! message. Groups are made anew, and not copied: those of another writer could not be added to in writes of which each
 //! leaves them whole.
@@ -11,18 +11,20 @@
 //! every chunk and copies every dataset once, in a process with a limit of memory, so that what a damaged file does it does
 //! there ([`StaticFile::try_copies`]).
 
-use crate::cat::know_bitshuffle;
-use crate::filter::Filter;
-use crate::h5::{self, File, Hid, Id, call, new_id};
+use crate::hdf::filter::Filter;
+use crate::hdf::h5::{self, File, Hid, Id, call, new_id};
+use crate::hdf::hash_tree::{self, Tree};
+use crate::hdf::names::{bad_name, file_beside};
 use crate::limits::{
     ATTRIBUTE_BYTES_MAX, DEPTH_MAX, MISTAKES_MAX, NODES_MAX, STATIC_BYTES_A_SECOND, STATIC_BYTES_MAX,
     STATIC_CHUNKS_MAX, STATIC_SECONDS,
 };
-use crate::search::Found;
-use crate::template::{Group, Mistake, Node, StaticGroup, bad_name, file_beside};
-use crate::tree::{self, Tree};
-use crate::watch;
+use crate::node::{Group, Node, StaticGroup};
+use crate::read::cat::know_bitshuffle;
+use crate::read::search::Found;
+use crate::read::watch;
 use flow::Fault;
+use flow::checked::Mistake;
 use hdf5_metno_sys::{h5 as sys, h5a, h5d, h5i, h5l, h5o, h5p, h5s, h5t, h5z};
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -66,7 +68,7 @@ impl StaticFile {
             return Err(alone(cause, "put large data in other files, and link to them"));
         }
         let damaged = "use a complete HDF5 file: check it with `h5dump -H`";
-        let (_, hash) = tree::root(path, Tree::default())
+        let (_, hash) = hash_tree::root(path, Tree::default())
             .map_err(|e| alone(e.to_string(), "it must stay as it is while it is read"))?;
         let source = Source::open(path, stamp.1).map_err(|fault| alone(fault.cause, damaged))?;
         let mut walk = Walk::new(&source);

@@ -3,16 +3,49 @@
 //! An `f142` says beside its value that an alarm changed, or that none did; only the former is a row, with the word of its
 //! status as text.
 
+use super::ess::{ALARM_BYTES, NO_ALARM};
+use super::kind::{About, Module, ModuleKind, Plan, When};
 use super::{Order, Rows, SCHEMA, Target, UNFIT, design, ns_since};
-use crate::column::{Column, Design};
-use crate::h5::Cell;
+use crate::hdf::column::{Column, Design};
+use crate::hdf::h5::Cell;
 use crate::limits::TEXT_BYTES;
+use std::sync::Arc;
 use store::Entry;
 use wire::al00::{Al00, Severity};
 use wire::f142::{AlarmSeverity, AlarmStatus, F142};
 use wire::{DType, Message};
 
-pub(super) fn designs(path: &str) -> Vec<Design> {
+pub(crate) static AL00: ModuleKind = ModuleKind {
+    origin: Some(|message| match message {
+        Message::Al00(m) => Some(m.source_name),
+        Message::F142(m) => Some(m.source_name),
+        _ => None,
+    }),
+    holds_on: When::Always,
+    repeats: When::Always,
+    about: About { rules: &[ALONE], ..About::NONE },
+    ..ModuleKind::new("al00", &[wire::al00::ID, wire::f142::ID], "NXlog", |_| Some(Arc::new(AlarmsPlan)))
+};
+
+/// What holds for `ep01` too.
+pub(super) const ALONE: &str = "Put it in the group of the log of its origin: alone it is an `NXlog` without `value`, \
+    which scippnexus loads as a plain group.";
+
+#[derive(Debug)]
+pub(super) struct AlarmsPlan;
+
+impl Plan for AlarmsPlan {
+    fn datasets(&self, _module: &Module) -> Vec<&str> {
+        vec!["alarm_time", "alarm_severity", "alarm_message"]
+    }
+
+    fn begin(&self, path: &str, module: &Module) -> (Vec<Design>, Box<dyn Rows>) {
+        let (bytes, empty) = if module.is_ess() { (ALARM_BYTES, NO_ALARM) } else { (TEXT_BYTES, "") };
+        (designs(path), Box::new(Alarms { bytes, empty }))
+    }
+}
+
+fn designs(path: &str) -> Vec<Design> {
     let mut message = design(path, "alarm_message", DType::UInt8, Vec::new());
     message.cell = Cell::Chars(TEXT_BYTES);
     vec![
@@ -22,11 +55,11 @@ pub(super) fn designs(path: &str) -> Vec<Design> {
     ]
 }
 
-pub(super) struct Alarms {
+struct Alarms {
     /// Bytes of a text.
-    pub(super) bytes: usize,
+    bytes: usize,
     /// What stands where there is none.
-    pub(super) empty: &'static str,
+    empty: &'static str,
 }
 
 impl Rows for Alarms {

@@ -5,15 +5,123 @@
 //!
 //! A number alone, which comes as one value without axes, is a row without dimensions.
 
-use super::{Cues, Fixed, Late, Order, Rows, SCHEMA, Target, UNFIT, convert, design, first_index, ns_since, number};
-use crate::column::{Column, Design};
-use crate::h5::Cell;
+use super::keys::CUE_SECONDS;
+use super::kind::{About, Attribute, Module, ModuleKind, Plan, Settings, Variable, When};
+use super::{
+    Cues, Fixed, Late, Order, Rows, SCHEMA, Target, UNFIT, convert, design, first_index, named_axes, ns_since, number,
+};
+use crate::hdf::column::{Column, Design};
+use crate::hdf::h5::Cell;
+use crate::hdf::names::short;
+use crate::hdf::value::{Data, DataType, Values};
 use crate::limits::{CHUNK_BYTES_MIN, ROW_BYTES_MAX};
-use crate::template::{Data, DataType, Values, Variable};
 use serde_json::{Value, json};
+use settings::{Key, key, required};
+use std::sync::Arc;
 use store::Entry;
 use wire::da00::{self, Da00};
 use wire::{DType, Message};
+
+static VARIABLES: Key = required(
+    "variables",
+    "list of objects",
+    "Variables that grow by a row per message: `name`, and `unit`, `label`, `data_type`, `axes`, `shape` to override \
+     those of the message.",
+);
+static CONSTANTS: Key =
+    key("constants", "list of objects", "none", "Variables that are written once; the same keys, and `data`.");
+static ATTRIBUTES: Key = key(
+    "attributes",
+    "attributes",
+    "none",
+    "More attributes of the group; a list may use the ESS form, with `data` and `data_type`.",
+);
+
+pub(super) static DA00: ModuleKind = ModuleKind {
+    origin: Some(|message| match message {
+        Message::Da00(m) => Some(m.source_name),
+        _ => None,
+    }),
+    keys: &[&VARIABLES, &CONSTANTS, &ATTRIBUTES, &CUE_SECONDS],
+    holds_on: When::InEss,
+    repeats: When::InEss,
+    has_free_names: true,
+    about: About {
+        rules: &[
+            "Whole numbers with errors (`NAME_errors`, or `errors` of the signal) are `float64` unless `data_type` \
+             sets another type: scipp supports errors of real numbers only.",
+            "`NAME_indices` of the group lists the dimensions of the signal that a dataset has; a dataset has `axes` \
+             only if the signal lacks one of its dimensions.",
+        ],
+        rules_ess: &[
+            "A message with the time of the previous one is `repeated`.",
+            "A variable that a message lacks is NaN, or the largest number of an integer type; the message is `unfit` \
+             if type and shape of the variable are unknown, or if it has no variable at all.",
+        ],
+        ..About::NONE
+    },
+    ..ModuleKind::new("da00", &[wire::da00::ID], "NXdata", |settings| Some(Arc::new(ArraysPlan::read(settings))))
+};
+
+#[derive(Debug)]
+struct ArraysPlan {
+    /// One more row a message.
+    variables: Vec<Variable>,
+    /// Written once.
+    constants: Vec<Variable>,
+}
+
+impl ArraysPlan {
+    fn read(settings: &mut dyn Settings) -> Self {
+        let attributes = settings.attributes(&ATTRIBUTES).to_vec();
+        let variables = settings.variables(&VARIABLES);
+        let constants = settings.variables(&CONSTANTS);
+        if !settings.has(&VARIABLES) {
+            let hint = "name what the messages carry: \"variables\": [{\"name\": \"signal\"}]";
+            settings.wrong("", "`variables` is missing".into(), hint.into());
+        }
+        Self { variables: with_axes(settings, variables, &attributes), constants }
+    }
+}
+
+/// The variables; the signal has the names of its dimensions from the attribute `axes`, where it has none itself.
+fn with_axes(settings: &mut dyn Settings, mut variables: Vec<Variable>, attributes: &[Attribute]) -> Vec<Variable> {
+    let named = attributes.iter().find(|one| one.name == "axes").and_then(|one| named_axes(&one.value));
+    let of_signal = variables.iter().position(|one| one.name == "signal").unwrap_or(0);
+    if let (Some(named), Some(signal)) = (named, variables.get_mut(of_signal)) {
+        let count = signal.axes.as_ref().map(Vec::len).or(signal.shape.as_ref().map(Vec::len));
+        let known = count.unwrap_or(named.len());
+        if known == named.len() {
+            signal.axes.get_or_insert(named);
+        } else {
+            let cause = format!("`axes` names {} dimensions, and `{}` has {known}", named.len(), short(&signal.name));
+            let hint = "name one for each dimension; that of time is added";
+            settings.wrong_but("attributes", cause, hint, "the names of the variable hold");
+        }
+    }
+    variables
+}
+
+impl Plan for ArraysPlan {
+    fn datasets(&self, _module: &Module) -> Vec<&str> {
+        let mut names = vec!["time", "cue_index", "cue_timestamp_zero"];
+        names.extend(self.variables.iter().chain(&self.constants).map(|v| v.name.as_str()));
+        names
+    }
+
+    fn begin(&self, path: &str, module: &Module) -> (Vec<Design>, Box<dyn Rows>) {
+        let rows = Arrays::new(&self.variables, &self.constants, module.is_ess());
+        (designs(path, &self.variables), Box::new(rows))
+    }
+
+    fn fixed(&self, path: &str) -> Vec<Fixed> {
+        fixed_constants(path, &self.constants)
+    }
+
+    fn attributes(&self, _module: &Module) -> Vec<(String, Data)> {
+        group_attributes(&self.variables, &self.constants)
+    }
+}
 
 pub(super) const TIME: usize = 0;
 pub(super) const CUE: usize = 1;
@@ -348,7 +456,7 @@ fn constant_data(constant: &Variable, sent: &da00::Variable<'_>) -> Option<Data>
 }
 
 /// Constants whose values the template says.
-pub(crate) fn fixed_constants(path: &str, constants: &[Variable]) -> Vec<Fixed> {
+fn fixed_constants(path: &str, constants: &[Variable]) -> Vec<Fixed> {
     constants
         .iter()
         .filter_map(|c| Some((format!("{path}/{}", c.name), c.data.clone()?, attributes(c, None))))

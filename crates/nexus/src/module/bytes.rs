@@ -4,11 +4,52 @@
 //! those of the next row begin. Datasets of texts of variable length would put them into libhdf5's heap, which no commit
 //! can set back.
 
+use super::kind::{Module, ModuleKind, Plan};
 use super::{Order, Rows, SCHEMA, Target, UNFIT, design, ns_since};
-use crate::column::Design;
+use crate::hdf::column::Design;
 use crate::limits::ROW_BYTES_MAX;
+use std::sync::Arc;
 use store::Entry;
 use wire::{DType, Message};
+
+pub(super) static AR51: ModuleKind = ModuleKind {
+    origin: Some(|message| match message {
+        Message::Ar51(m) => Some(m.source_name),
+        _ => None,
+    }),
+    ..ModuleKind::new("ar51", &[wire::ar51::ID], "NXcollection", |_| Some(Arc::new(ReadoutsPlan)))
+};
+
+pub(super) static JSON: ModuleKind =
+    ModuleKind::new("json", &[wire::json::ID], "NXcollection", |_| Some(Arc::new(TextsPlan)));
+
+#[derive(Debug)]
+struct ReadoutsPlan;
+
+impl Plan for ReadoutsPlan {
+    fn datasets(&self, _module: &Module) -> Vec<&str> {
+        vec!["raw_data", "raw_data_index", "time", "arrival_time", "message_id"]
+    }
+
+    fn begin(&self, path: &str, _module: &Module) -> (Vec<Design>, Box<dyn Rows>) {
+        let mut all = designs(path, "raw_data", "raw_data_index");
+        all.push(design(path, "message_id", DType::Int64, Vec::new()));
+        (all, Box::new(Readouts))
+    }
+}
+
+#[derive(Debug)]
+struct TextsPlan;
+
+impl Plan for TextsPlan {
+    fn datasets(&self, _module: &Module) -> Vec<&str> {
+        vec!["text", "text_index", "time", "arrival_time"]
+    }
+
+    fn begin(&self, path: &str, _module: &Module) -> (Vec<Design>, Box<dyn Rows>) {
+        (designs(path, "text", "text_index"), Box::new(Texts))
+    }
+}
 
 const BYTES: usize = 0;
 const INDEX: usize = 1;
@@ -28,16 +69,6 @@ fn designs(path: &str, name: &str, index: &str) -> Vec<Design> {
     ]
 }
 
-pub(super) fn readout_designs(path: &str) -> Vec<Design> {
-    let mut all = designs(path, "raw_data", "raw_data_index");
-    all.push(design(path, "message_id", DType::Int64, Vec::new()));
-    all
-}
-
-pub(super) fn text_designs(path: &str) -> Vec<Design> {
-    designs(path, "text", "text_index")
-}
-
 fn add(place: &mut Target<'_>, bytes: &[u8], entry: &Entry) -> Result<(), &'static str> {
     if bytes.len() as u64 > ROW_BYTES_MAX {
         return Err(UNFIT);
@@ -50,7 +81,7 @@ fn add(place: &mut Target<'_>, bytes: &[u8], entry: &Entry) -> Result<(), &'stat
     Ok(())
 }
 
-pub(super) struct Readouts;
+struct Readouts;
 
 impl Rows for Readouts {
     fn take(&mut self, place: &mut Target<'_>, message: &Message<'_>, entry: &Entry) -> Result<(), &'static str> {
@@ -65,7 +96,7 @@ impl Rows for Readouts {
     }
 }
 
-pub(super) struct Texts;
+struct Texts;
 
 impl Rows for Texts {
     fn take(&mut self, place: &mut Target<'_>, message: &Message<'_>, entry: &Entry) -> Result<(), &'static str> {

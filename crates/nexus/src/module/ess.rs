@@ -7,11 +7,11 @@
 //! * `alarm_message` has 200 bytes, and says so where there is no text.
 //! * Frames are `value` of an NXlog.
 
-use super::ns_since;
-use crate::column::Design;
-use crate::h5::Cell;
-use crate::outside::Dataset;
-use crate::template::{Data, Kind, Module};
+use super::{Module, ns_since};
+use crate::hdf::column::Design;
+use crate::hdf::h5::Cell;
+use crate::hdf::value::Data;
+use crate::module::user::Dataset;
 use wire::DType;
 
 /// Bytes of an alarm's text.
@@ -22,7 +22,7 @@ pub(super) const NO_ALARM: &str = "NO ALARM MESSAGE";
 /// The columns of a module, dressed.
 pub(super) fn dress(designs: &mut [Design], module: &Module) {
     // Of a module from outside only what it said is times: nobody else knows what its names mean.
-    if matches!(module.kind, Kind::Outside(_)) {
+    if module.kind.user.is_some() {
         let times = Dataset::times("");
         let is_time = |design: &&mut Design| {
             design.cell == times.cell && times.attributes.iter().all(|one| design.attributes.contains(one))
@@ -30,11 +30,9 @@ pub(super) fn dress(designs: &mut [Design], module: &Module) {
         designs.iter_mut().filter(is_time).for_each(|design| design.cell = Cell::Number(DType::UInt64));
         return;
     }
-    // What a user named may have any name.
-    let is_named = matches!(module.kind, Kind::Da00 { .. } | Kind::Hs01);
     for design in designs {
         let name = design.path.rsplit('/').next().unwrap_or_default();
-        if is_named && !matches!(name, "time" | "cue_index" | "cue_timestamp_zero") {
+        if module.kind.has_free_names && !matches!(name, "time" | "cue_index" | "cue_timestamp_zero") {
             continue;
         }
         let (dtype, is_time) = match name {
@@ -46,13 +44,6 @@ pub(super) fn dress(designs: &mut [Design], module: &Module) {
             }
             "alarm_message" => {
                 design.cell = Cell::Chars(ALARM_BYTES);
-                continue;
-            }
-            "value" if matches!(module.kind, Kind::F144 { .. } | Kind::Ad00 { .. }) => {
-                // The ESS file writer says of these also that they have none.
-                if design.attributes.iter().all(|(name, _)| *name != "units") {
-                    design.attributes.push(("units", Data::text("")));
-                }
                 continue;
             }
             _ => continue,

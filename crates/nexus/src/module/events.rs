@@ -6,10 +6,13 @@
 //! layout of ESS a message without any is taken and leaves no row, as its file writer does.
 //! An `ev42` is an `ev44` of one pulse; what a facility adds to it is not written.
 
+use super::keys::CUE_SECONDS;
+use super::kind::{About, Module, ModuleKind, Plan};
 use super::{BROKEN, Cues, Order, Rows, SCHEMA, Target, UNFIT, convert, design, ns_since};
-use crate::column::{Column, Design};
-use crate::template::Data;
+use crate::hdf::column::{Column, Design};
+use crate::hdf::value::Data;
 use serde_json::Value;
+use std::sync::Arc;
 use store::Entry;
 use wire::ev42::Ev42;
 use wire::ev44::Ev44;
@@ -24,7 +27,39 @@ const CUE: usize = 4;
 /// Smallest chunk of events: 4096 of them.
 const EVENTS_CHUNK_BYTES: usize = 16 << 10;
 
-pub(super) fn designs(path: &str) -> Vec<Design> {
+pub(super) static EV44: ModuleKind = ModuleKind {
+    synonyms: &["ev42"],
+    origin: Some(|message| match message {
+        Message::Ev44(m) => Some(m.source_name),
+        Message::Ev42(m) => Some(m.source_name),
+        _ => None,
+    }),
+    keys: &[&CUE_SECONDS],
+    about: About {
+        rules_ess: &[
+            "A message without events adds no row.",
+            "Events without pixels have `event_id` 0 (the ESS file writer makes `event_id` shorter than \
+             `event_time_offset`, which no tool can load).",
+        ],
+        ..About::NONE
+    },
+    ..ModuleKind::new("ev44", &[wire::ev44::ID, wire::ev42::ID], "NXevent_data", |_| Some(Arc::new(EventsPlan)))
+};
+
+#[derive(Debug)]
+struct EventsPlan;
+
+impl Plan for EventsPlan {
+    fn datasets(&self, _module: &Module) -> Vec<&str> {
+        vec!["event_id", "event_time_offset", "event_time_zero", "event_index", "cue_index", "cue_timestamp_zero"]
+    }
+
+    fn begin(&self, path: &str, module: &Module) -> (Vec<Design>, Box<dyn Rows>) {
+        (designs(path), Box::new(Events::new(module.is_ess())))
+    }
+}
+
+fn designs(path: &str) -> Vec<Design> {
     let mut all = vec![
         design(path, "event_id", DType::UInt32, Vec::new()),
         design(path, "event_time_offset", DType::Int32, vec![("units", Data::text("ns"))]),
@@ -38,7 +73,7 @@ pub(super) fn designs(path: &str) -> Vec<Design> {
     all
 }
 
-pub(super) struct Events {
+struct Events {
     /// Messages without events leave no row.
     without_empty: bool,
     cues: Cues,
@@ -47,7 +82,7 @@ pub(super) struct Events {
 }
 
 impl Events {
-    pub(super) fn new(without_empty: bool) -> Self {
+    fn new(without_empty: bool) -> Self {
         Self { without_empty, cues: Cues::default(), zeros: Vec::new() }
     }
 

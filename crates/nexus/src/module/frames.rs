@@ -14,23 +14,100 @@
 //! that is, with up to seven attributes, five in an NXlog. With more, a writer killed in the middle of a flush leaves attributes that are one
 //! flush behind; the next one brings them up.
 
+use super::keys::{CUE_SECONDS, DTYPE, TYPE};
+use super::kind::{About, Module, ModuleKind, Plan, When};
 use super::{
     ANOTHER, Cues, Late, Order, Rows, SCHEMA, Target, UNFIT, alarms, convert, cue_designs, design, first_index,
     ns_since,
 };
-use crate::column::{Column, Design};
-use crate::h5::Cell;
+use crate::hdf::column::{Column, Design};
+use crate::hdf::h5::Cell;
+use crate::hdf::value::Data;
 use crate::limits::{
     BACKFILL_BYTES_MAX, CHUNK_BYTES_MIN, METADATA_MAX, NAME_BYTES_MAX, RANK_MAX, ROW_BYTES_MAX, TEXT_BYTES,
 };
-use crate::template::{Data, METADATA};
 use serde_json::{Value, json};
+use std::sync::Arc;
 use store::Entry;
 use wire::ad00::{Ad00, Attribute};
 use wire::{DType, Message};
 
+/// What the name of a group of frames has more where their attributes stand, in a group beside it.
+const METADATA: &str = "_metadata";
+
+pub(super) static AD00: ModuleKind = ModuleKind {
+    origin: Some(|message| match message {
+        Message::Ad00(m) => Some(m.source_name),
+        _ => None,
+    }),
+    keys: &[&DTYPE, &TYPE, &CUE_SECONDS],
+    holds_on: When::InEss,
+    repeats: When::InEss,
+    has_metadata: true,
+    about: About {
+        rules: &[
+            "`data` has the attribute `interpretation`: `scalar`, `spectrum` or `image`, by the dimensions of a frame.",
+            "Attributes of frames are datasets of the group `NAME_metadata` beside it; real numbers have an empty \
+             `units`, because frames have none.",
+        ],
+        rules_ess: &[
+            "`NAME_metadata` also has `id`, `arrival_time` and `source`.",
+            "A frame with the time of the previous one is `repeated`. A frame smaller than the first is padded with \
+             zeros; a larger one is `unfit`, because chunks have the shape of the first (the ESS file writer extends \
+             the dataset).",
+            "`value` has the type of the first frame, not `double`: no digit is lost, and 16-bit data take a quarter \
+             of the space.",
+        ],
+        typed_by_message: &["data", "value"],
+        ..About::NONE
+    },
+    ..ModuleKind::new("ad00", &[wire::ad00::ID], "NXdata", |settings| {
+        Some(Arc::new(FramesPlan { dtype: settings.number() }))
+    })
+};
+
+#[derive(Debug)]
+struct FramesPlan {
+    /// Type of the pixels in the file; that of the first frame where `None`.
+    dtype: Option<DType>,
+}
+
+impl Plan for FramesPlan {
+    fn class(&self, module: &Module) -> &'static str {
+        if is_log(module) { "NXlog" } else { module.kind.class }
+    }
+
+    fn datasets(&self, module: &Module) -> Vec<&str> {
+        if is_log(module) {
+            vec!["value", "time", "cue_index", "cue_timestamp_zero"]
+        } else {
+            vec!["data", "id", "time", "arrival_time", "source"]
+        }
+    }
+
+    fn begin(&self, path: &str, module: &Module) -> (Vec<Design>, Box<dyn Rows>) {
+        let is_log = is_log(module);
+        let mut designs = designs(path, is_log);
+        if module.is_ess() {
+            // The ESS file writer writes empty units too.
+            designs[DATA].attributes.push(("units", Data::text("")));
+        }
+        (designs, Box::new(Frames::new(is_log, self.dtype)))
+    }
+
+    fn attributes(&self, module: &Module) -> Vec<(String, Data)> {
+        if is_log(module) { Vec::new() } else { group_attributes(0) }
+    }
+}
+
+/// True if frames are `value` of an NXlog: with the layout of ESS, and in a group that is one.
+fn is_log(module: &Module) -> bool {
+    let is_class = |one: &super::Attribute| one.name == "NX_class" && one.value.as_text() == Some("NXlog");
+    module.is_ess() || module.attributes.iter().any(is_class)
+}
+
 /// The group of the attributes of the frames that stand at `path`.
-pub(super) fn metadata_of(path: &str) -> String {
+pub(crate) fn metadata_of(path: &str) -> String {
     format!("{path}{METADATA}")
 }
 
@@ -42,7 +119,7 @@ const SOURCE: usize = 4;
 /// In an NXlog.
 const CUE: usize = 5;
 
-pub(super) fn designs(path: &str, is_log: bool) -> Vec<Design> {
+fn designs(path: &str, is_log: bool) -> Vec<Design> {
     let mut data = design(path, if is_log { "value" } else { "data" }, DType::Float64, Vec::new());
     data.most = CHUNK_BYTES_MIN;
     // To scippnexus a name that ends in `_time` is a log of its own in an NXlog.
@@ -67,7 +144,7 @@ const OF_FRAMES: [&str; 4] = ["time", "id", "arrival_time", "source"];
 
 /// `signal` and `axes` of the NXdata, of frames of so many dimensions. Of each dataset it says whose dimension it has: by
 /// its length a reader cannot tell where there are as many frames as rows of pixels.
-pub(super) fn group_attributes(rank: usize) -> Vec<(String, Data)> {
+fn group_attributes(rank: usize) -> Vec<(String, Data)> {
     let axes = std::iter::once("time").chain(std::iter::repeat_n(".", rank)).map(str::to_owned).collect();
     let mut all = vec![("signal".to_owned(), Data::text("data")), ("axes".to_owned(), Data::texts(axes))];
     all.extend(OF_FRAMES.map(first_index));
@@ -144,7 +221,7 @@ impl Field {
 }
 
 #[derive(Default)]
-pub(super) struct Frames {
+struct Frames {
     /// In an NXlog, which has cues, and no signal and no axes.
     is_log: bool,
     /// Type in the file; that of the first frame where the template does not say.
@@ -164,7 +241,7 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    pub(super) fn new(is_log: bool, dtype: Option<DType>) -> Self {
+    fn new(is_log: bool, dtype: Option<DType>) -> Self {
         Self { is_log, dtype, ..Self::default() }
     }
 

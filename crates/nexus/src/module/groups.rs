@@ -3,8 +3,10 @@
 //! `missing` and `member` hold the entries of all groups, one after the other; those of a group begin at its
 //! `missing_index` and `member_index`, and end where those of the next begin.
 
+use super::kind::{Module, ModuleKind, Plan};
 use super::{Order, Rows, SCHEMA, Target, design, ns_since};
-use crate::column::{Column, Design};
+use crate::hdf::column::{Column, Design};
+use std::sync::Arc;
 use store::Entry;
 use wire::bpgr::Group;
 use wire::{DType, Message};
@@ -12,7 +14,23 @@ use wire::{DType, Message};
 const MISSING: usize = 5;
 const MEMBER: usize = 7;
 
-pub(super) fn designs(path: &str) -> Vec<Design> {
+pub(super) static BPGR: ModuleKind =
+    ModuleKind::new("bpgr", &[wire::bpgr::ID], "NXcollection", |_| Some(Arc::new(GroupsPlan)));
+
+#[derive(Debug)]
+struct GroupsPlan;
+
+impl Plan for GroupsPlan {
+    fn datasets(&self, _module: &Module) -> Vec<&str> {
+        vec!["number", "time", "first", "count", "missing_index", "missing", "member_index", "member"]
+    }
+
+    fn begin(&self, path: &str, _module: &Module) -> (Vec<Design>, Box<dyn Rows>) {
+        (designs(path), Box::new(Groups))
+    }
+}
+
+fn designs(path: &str) -> Vec<Design> {
     vec![
         design(path, "number", DType::UInt64, Vec::new()),
         design(path, "time", DType::Int64, ns_since("start")),
@@ -25,7 +43,7 @@ pub(super) fn designs(path: &str) -> Vec<Design> {
     ]
 }
 
-pub(super) struct Groups;
+struct Groups;
 
 impl Rows for Groups {
     fn take(&mut self, place: &mut Target<'_>, message: &Message<'_>, entry: &Entry) -> Result<(), &'static str> {

@@ -5,10 +5,13 @@
 //! must then stay what they were. The datasets have names of ours, as a label is any text and may be the name of another.
 
 use super::arrays::{self, Arrays, ERRORS, NO_AXIS};
+use super::keys::CUE_SECONDS;
+use super::kind::{About, Module, ModuleKind, Plan, Variable};
 use super::{BROKEN, Cues, Late, Order, Rows, SCHEMA, Target, UNFIT};
-use crate::column::{Column, Design};
-use crate::template::{AXES, Data, Variable};
+use crate::hdf::column::{Column, Design};
+use crate::hdf::value::Data;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use store::Entry;
 use wire::da00::{self, Da00};
 use wire::{List, Message, Numbers, hs00, hs01};
@@ -19,16 +22,61 @@ fn variable(name: &str) -> Variable {
     Variable { name: name.to_owned(), ..Variable::default() }
 }
 
-pub(super) fn designs(path: &str) -> Vec<Design> {
-    arrays::designs(path, &[variable(DATA)])
+/// Names of the edges of the bins, by dimension; a histogram has no more dimensions than these.
+const AXES: [&str; 8] = ["axis_0", "axis_1", "axis_2", "axis_3", "axis_4", "axis_5", "axis_6", "axis_7"];
+
+const FIRST: &str = "with the first message";
+const OF_MESSAGE: &str = "`units`, `long_name`: those of the message";
+
+pub(super) static HS01: ModuleKind = ModuleKind {
+    synonyms: &["hs00"],
+    origin: Some(|message| match message {
+        Message::Hs01(m) => Some(m.source),
+        Message::Hs00(m) => Some(m.source),
+        _ => None,
+    }),
+    keys: &[&CUE_SECONDS],
+    has_free_names: true,
+    about: About {
+        typed_by_message: &[DATA, ERRORS],
+        late_attributes: &[(DATA, "`units`: `counts`")],
+        late: &[
+            (ERRORS, FIRST, "`units`: `counts`"),
+            (AXES[0], FIRST, OF_MESSAGE),
+            (AXES[1], FIRST, OF_MESSAGE),
+            (AXES[2], FIRST, OF_MESSAGE),
+            (AXES[3], FIRST, OF_MESSAGE),
+            (AXES[4], FIRST, OF_MESSAGE),
+            (AXES[5], FIRST, OF_MESSAGE),
+            (AXES[6], FIRST, OF_MESSAGE),
+            (AXES[7], FIRST, OF_MESSAGE),
+        ],
+        ..About::NONE
+    },
+    ..ModuleKind::new("hs01", &[wire::hs01::ID, wire::hs00::ID], "NXdata", |_| Some(Arc::new(HistogramsPlan)))
+};
+
+#[derive(Debug)]
+struct HistogramsPlan;
+
+impl Plan for HistogramsPlan {
+    fn datasets(&self, _module: &Module) -> Vec<&str> {
+        let mut names = vec!["time", "cue_index", "cue_timestamp_zero", DATA, ERRORS];
+        names.extend(AXES);
+        names
+    }
+
+    fn begin(&self, path: &str, _module: &Module) -> (Vec<Design>, Box<dyn Rows>) {
+        (arrays::designs(path, &[variable(DATA)]), Box::new(Histograms::new()))
+    }
+
+    /// What is known of the NXdata before the first message.
+    fn attributes(&self, _module: &Module) -> Vec<(String, Data)> {
+        arrays::group_attributes(&[variable(DATA)], &[])
+    }
 }
 
-/// What is known of the NXdata before the first message.
-pub(super) fn group_attributes() -> Vec<(String, Data)> {
-    arrays::group_attributes(&[variable(DATA)], &[])
-}
-
-pub(super) struct Histograms {
+struct Histograms {
     arrays: Arrays,
 }
 
@@ -100,7 +148,7 @@ impl Histogram<'_> {
 }
 
 impl Histograms {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         Self { arrays: Arrays::new(&[variable(DATA)], &[], false) }
     }
 

@@ -2,12 +2,16 @@
 //!
 //! An array of numbers is a row; the first message says how long, and later ones of another length are unfit.
 
-use super::{Cues, Fixed, Order, Rows, SCHEMA, Target, UNFIT, convert};
-use crate::column::Column;
-use crate::h5::Cell;
-use crate::template::Data;
+use super::keys::{CUE_SECONDS, DTYPE, TYPE, UNIT, VALUE_UNITS};
+use super::kind::{About, Module, ModuleKind, Plan, When};
+use super::{Cues, Fixed, Order, Rows, SCHEMA, Target, UNFIT, convert, log_designs, unit};
+use crate::hdf::column::{Column, Design};
+use crate::hdf::h5::Cell;
+use crate::hdf::value::Data;
 use serde_json::{Value, json};
+use settings::{Key, key};
 use std::hint::black_box;
+use std::sync::Arc;
 use store::Entry;
 use wire::{DType, Message, Scalar, f142, f144};
 
@@ -15,7 +19,79 @@ const VALUE: usize = 0;
 const TIME: usize = 1;
 const CUE: usize = 2;
 
-pub(super) struct Log {
+static META_DATA: Key = key(
+    "meta_data",
+    "`true` or `false`",
+    "`true`",
+    "Whether to write `minimum_value`, `maximum_value` and `average_value` at the end.",
+);
+
+pub(super) static F144: ModuleKind = ModuleKind {
+    synonyms: &["f142"],
+    origin: Some(|message| match message {
+        Message::F144(m) => Some(m.source_name),
+        Message::F142(m) => Some(m.source_name),
+        _ => None,
+    }),
+    keys: &[&DTYPE, &TYPE, &VALUE_UNITS, &UNIT, &CUE_SECONDS, &META_DATA],
+    holds_on: When::Always,
+    repeats: When::Always,
+    has_neighbours: true,
+    about: About {
+        rules: &["A log of arrays has no `minimum_value`, `maximum_value` and `average_value`."],
+        late: &[
+            ("minimum_value", AT_THE_END, UNITS_OF_VALUE),
+            ("maximum_value", AT_THE_END, UNITS_OF_VALUE),
+            ("average_value", AT_THE_END, UNITS_OF_VALUE),
+        ],
+        ..About::NONE
+    },
+    ..ModuleKind::new("f144", &[wire::f144::ID, wire::f142::ID], "NXlog", |settings| {
+        Some(Arc::new(LogPlan {
+            dtype: settings.number().unwrap_or(DType::Float64),
+            units: settings.units().to_owned(),
+            has_meta_data: settings.flag(&META_DATA) != Some(false),
+        }))
+    })
+};
+
+const AT_THE_END: &str = "`float64`, once, at the end";
+const UNITS_OF_VALUE: &str = "`units`: those of `value`";
+
+#[derive(Debug)]
+struct LogPlan {
+    /// Type of the values in the file.
+    dtype: DType,
+    /// Their unit; empty where unknown.
+    units: String,
+    /// Least, greatest and mean are written at the end.
+    has_meta_data: bool,
+}
+
+impl Plan for LogPlan {
+    fn datasets(&self, _module: &Module) -> Vec<&str> {
+        let mut names = vec!["value", "time", "cue_index", "cue_timestamp_zero"];
+        if self.has_meta_data {
+            names.extend(["minimum_value", "maximum_value", "average_value"]);
+        }
+        names
+    }
+
+    fn begin(&self, path: &str, module: &Module) -> (Vec<Design>, Box<dyn Rows>) {
+        let &Self { dtype, ref units, has_meta_data } = self;
+        let mut designs = log_designs(path, Some(dtype), units);
+        // The ESS file writer writes empty units too.
+        let of_values = if module.is_ess() { vec![("units", Data::text(units))] } else { unit(units) };
+        designs[VALUE].attributes.clone_from(&of_values);
+        (designs, Box::new(Log::new(dtype, of_values, has_meta_data)))
+    }
+
+    fn units(&self) -> Option<&str> {
+        Some(&self.units)
+    }
+}
+
+struct Log {
     dtype: DType,
     /// Of the values, and of least, greatest and mean.
     units: Vec<(&'static str, Data)>,
@@ -31,7 +107,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    pub(super) fn new(dtype: DType, units: Vec<(&'static str, Data)>, meta_data: bool) -> Self {
+    fn new(dtype: DType, units: Vec<(&'static str, Data)>, meta_data: bool) -> Self {
         Self {
             dtype,
             meta_data,

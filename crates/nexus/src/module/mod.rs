@@ -8,39 +8,91 @@
 mod alarms;
 pub(crate) use alarms::cut;
 mod arrays;
-pub(crate) use arrays::fixed_constants;
 mod bytes;
 mod connections;
 mod convert;
 mod ess;
 mod events;
 mod frames;
+pub(crate) use frames::metadata_of;
 mod groups;
 mod histograms;
+mod keys;
+pub(crate) use keys::{ALARMS, CONNECTION, CUE_SECONDS};
+mod kind;
+pub use kind::{Attribute, Module, Variable};
+pub(crate) use kind::{ModuleKind, Plan, Settings};
 mod log;
-mod order;
-pub(crate) use order::{Order, rank};
 mod repeats;
 mod samples;
 mod times;
+pub mod user;
+mod user_rows;
+pub(crate) use user_rows::kind_of;
 
-use crate::column::{Column, Design};
-use crate::filter::Filter;
-use crate::h5::{Cell, File};
-use crate::handle::FileHandle;
-use crate::limits::{
-    CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, CUE_CHUNK_BYTES_MIN, CUE_EVERY_NS, LOG_CHUNK_BYTES_MIN, TEXT_BYTES,
-};
-use crate::outside::{Given, Outside};
+use crate::hdf::column::{Column, Design};
+use crate::hdf::filter::Filter;
+use crate::hdf::h5::{Cell, File};
+use crate::hdf::handle::FileHandle;
+use crate::hdf::value::{Data, DataType, Values};
+use crate::limits::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, CUE_CHUNK_BYTES_MIN, CUE_EVERY_NS, LOG_CHUNK_BYTES_MIN};
 use crate::sort::Table;
-use crate::template::{Attribute, Data, DataType, Kind, Layout, Module, Values, named_axes};
+pub(crate) use crate::sort::order::Order;
+use crate::sort::order::Watch;
 use flow::Fault;
-use order::Watch;
 use repeats::Repeats;
 use serde_json::{Value, json};
+use settings::Key;
 use std::hint::black_box;
+use std::sync::Arc;
 use store::Entry;
+use user::Given;
 use wire::{DType, Message};
+
+/// The kinds of modules of beamport, in the order of the reference page.
+pub(crate) static KINDS: [&ModuleKind; 12] = [
+    &events::EV44,
+    &log::F144,
+    &alarms::AL00,
+    &connections::EP01,
+    &times::TDCT,
+    &samples::SE00,
+    &arrays::DA00,
+    &histograms::HS01,
+    &frames::AD00,
+    &bytes::AR51,
+    &bytes::JSON,
+    &groups::BPGR,
+];
+
+/// All kinds, with those of users.
+pub(crate) fn with_users(users: &[&'static dyn user::Module]) -> Vec<ModuleKind> {
+    KINDS.iter().map(|kind| **kind).chain(users.iter().map(|user| kind_of(*user))).collect()
+}
+
+/// The kind of beamport that reads a schema.
+pub(crate) fn kind_of_schema(schema: [u8; 4]) -> Option<&'static ModuleKind> {
+    KINDS.into_iter().find(|kind| kind.schemas.contains(&schema))
+}
+
+/// The name of the origin of a message, as the message has it: empty where its schema has none, `None` where no module
+/// of beamport reads it.
+pub(crate) fn origin<'m>(schema: [u8; 4], message: &Message<'m>) -> Option<&'m str> {
+    kind_of_schema(schema)?.origin.map_or(Some(""), |origin| origin(message))
+}
+
+/// Whether messages of a schema have the name of their origin.
+pub(crate) fn has_origin(schema: [u8; 4]) -> bool {
+    kind_of_schema(schema).is_some_and(|kind| kind.origin.is_some())
+}
+
+/// What may be in the group of a log, with the key that asks for it.
+pub(crate) fn neighbours() -> [(&'static Key, ModuleKind, Arc<dyn Plan>); 2] {
+    [
+        (&ALARMS, alarms::AL00, Arc::new(alarms::AlarmsPlan)),
+        (&CONNECTION, connections::EP01, Arc::new(connections::ConnectionsPlan)),
+    ]
+}
 
 /// A message that looks right and whose arrays contradict each other.
 pub(crate) const BROKEN: &str = "broken";
@@ -54,7 +106,7 @@ pub(crate) const REPEATED: &str = "repeated";
 pub(crate) const ANOTHER: &str = "another";
 
 /// Attribute of `cue_timestamp_zero`: how often cues stand, seconds as a text, where it is not every 10.
-pub(crate) const CUE_SECONDS: &str = "cue_seconds";
+pub(crate) const CUE_ATTRIBUTE: &str = "cue_seconds";
 
 /// Beginning of time in the file.
 const EPOCH: &str = "1970-01-01T00:00:00Z";
@@ -170,8 +222,8 @@ impl Filling {
         for (name, value) in group_attributes(path, module) {
             file.set_attribute(path, &name, &value)?;
         }
-        if matches!(module.kind, Kind::Ad00 { .. }) {
-            let metadata = frames::metadata_of(path);
+        if module.kind.has_metadata {
+            let metadata = metadata_of(path);
             file.make_group(&metadata)?;
             file.set_attribute(&metadata, "NX_class", &Data::text("NXcollection"))?;
         }
@@ -191,7 +243,7 @@ impl Filling {
             late: Vec::new(),
             repeats: repeats(module),
             watch: rows.order().map(Watch::of),
-            is_outside: matches!(module.kind, Kind::Outside(_)),
+            is_outside: module.kind.user.is_some(),
             compression: module.compression.clone(),
             said: Said::of(module),
             rows,
@@ -239,7 +291,7 @@ impl Filling {
         if let Some(watch) = &mut watch {
             watch.resume(&state["order"], &columns).ok_or_else(other)?;
         }
-        let is_outside = matches!(module.kind, Kind::Outside(_));
+        let is_outside = module.kind.user.is_some();
         let (path, late, compression) = (path.to_owned(), Vec::new(), module.compression.clone());
         Ok(Self {
             path,
@@ -400,48 +452,11 @@ impl Filling {
 
 /// What a module has at its beginning: its columns, empty, and what makes their rows.
 fn begin(path: &str, module: &Module) -> (Vec<Design>, Box<dyn Rows>) {
-    let (designs, mut rows) = begin_of(path, module);
+    let (designs, mut rows) = module.plan.begin(path, module);
     if let Some(cues) = rows.cues() {
         cues.every = module.cue_every;
     }
     (designs, rows)
-}
-
-fn begin_of(path: &str, module: &Module) -> (Vec<Design>, Box<dyn Rows>) {
-    let is_ess = module.layout == Layout::Ess;
-    match &module.kind {
-        Kind::Ev44 => (events::designs(path), Box::new(events::Events::new(is_ess))),
-        Kind::F144 { dtype, units, meta_data } => {
-            let dtype = number(Some(*dtype)).unwrap_or(DType::Float64);
-            let of_values = if is_ess { vec![("units", Data::text(units))] } else { unit(units) };
-            (log_designs(path, Some(dtype), units), Box::new(log::Log::new(dtype, of_values, *meta_data)))
-        }
-        Kind::Al00 => {
-            let (bytes, empty) = if is_ess { (ess::ALARM_BYTES, ess::NO_ALARM) } else { (TEXT_BYTES, "") };
-            (alarms::designs(path), Box::new(alarms::Alarms { bytes, empty }))
-        }
-        Kind::Ep01 => (connections::designs(path), Box::new(connections::Connections)),
-        Kind::Tdct => (times::designs(path), Box::new(times::Times::default())),
-        Kind::Se00 { dtype, units } => {
-            let dtype = number(*dtype);
-            (log_designs(path, dtype, units), Box::new(samples::Samples::new(dtype, is_ess)))
-        }
-        Kind::Da00 { variables, constants } => {
-            (arrays::designs(path, variables), Box::new(arrays::Arrays::new(variables, constants, is_ess)))
-        }
-        Kind::Hs01 => (histograms::designs(path), Box::new(histograms::Histograms::new())),
-        Kind::Ad00 { dtype } => {
-            let is_log = module.is_log_of_frames();
-            (frames::designs(path, is_log), Box::new(frames::Frames::new(is_log, number(*dtype))))
-        }
-        Kind::Ar51 => (bytes::readout_designs(path), Box::new(bytes::Readouts)),
-        Kind::Json => (bytes::text_designs(path), Box::new(bytes::Texts)),
-        Kind::Bpgr => (groups::designs(path), Box::new(groups::Groups)),
-        Kind::Outside(from) => {
-            let (designs, rows) = Outside::begin(path, from);
-            (designs, Box::new(rows))
-        }
-    }
 }
 
 /// The columns that a module has from the beginning, for the page that lists them.
@@ -459,24 +474,19 @@ pub(crate) fn time_of(module: &Module) -> Option<String> {
 
 /// Where messages come again: in our logs; at ESS wherever a message has a time, but for events.
 fn repeats(module: &Module) -> Option<Repeats> {
-    let is_log = match module.kind {
-        Kind::Outside(_) => false,
-        Kind::Ad00 { .. } | Kind::Da00 { .. } => module.layout == Layout::Ess,
-        _ => module.class() == "NXlog",
-    };
-    is_log.then(|| Repeats::of(module.source.as_ref()))
+    module.kind.repeats.is(module.layout).then(|| Repeats::of(module.source.as_ref()))
 }
 
 /// With the names of the layout, and the filters that the template names.
 fn finished(mut designs: Vec<Design>, module: &Module) -> Vec<Design> {
-    if module.layout == Layout::Ess {
+    if module.is_ess() {
         ess::dress(&mut designs, module);
     }
     if module.cue_every != CUE_EVERY_NS {
         // Whoever reads looks so much further on both sides of an interval.
         let seconds = Data::text((module.cue_every as f64 / 1e9).to_string());
         let zeros = designs.iter_mut().filter(|design| design.path.ends_with("/cue_timestamp_zero"));
-        zeros.for_each(|design| design.attributes.push((CUE_SECONDS, seconds.clone())));
+        zeros.for_each(|design| design.attributes.push((CUE_ATTRIBUTE, seconds.clone())));
     }
     designs.iter_mut().for_each(|design| pack(design, &module.compression));
     designs
@@ -500,6 +510,12 @@ fn number(dtype: Option<DataType>) -> Option<DType> {
     }
 }
 
+/// The names that an attribute `axes` gives the dimensions of the data, without that of time, which every module has.
+pub(crate) fn named_axes(value: &Data) -> Option<Vec<String>> {
+    let Values::Texts(texts) = &value.values else { return None };
+    Some(texts.iter().filter(|name| *name != "time").cloned().collect())
+}
+
 /// What the template and the static file say of the group of a module.
 struct Said {
     /// Names of the attributes that the module does not change.
@@ -513,7 +529,7 @@ impl Said {
         let mut kept: Vec<String> =
             module.attributes.iter().map(|one| &one.name).chain(&module.of_static).cloned().collect();
         let mut axes = None;
-        let has_axes = matches!(module.kind, Kind::Da00 { .. } | Kind::Hs01 | Kind::Ad00 { .. });
+        let has_axes = module.kind.class == "NXdata" && module.kind.user.is_none();
         if let Some(said) = module.attributes.iter().find(|one| one.name == "axes" && has_axes) {
             axes = named_axes(&said.value);
             // Places of dimensions are counted with that of time, which the module adds.
@@ -541,21 +557,13 @@ fn group_attributes(path: &str, module: &Module) -> Vec<(String, Data)> {
     let mut out = vec![
         ("NX_class".to_owned(), Data::text(module.class())),
         ("stream".to_owned(), streams(module)),
-        ("writer_module".to_owned(), Data::text(module.kind.name())),
+        ("writer_module".to_owned(), Data::text(module.word())),
     ];
     if let Some(source) = &module.source {
         out.push(("source".to_owned(), Data::text(source)));
     }
-    if matches!(module.kind, Kind::Ad00 { .. }) && !module.is_log_of_frames() {
-        out.extend(frames::group_attributes(0));
-    }
-    if let Kind::Da00 { variables, constants } = &module.kind {
-        out.extend(arrays::group_attributes(variables, constants));
-    }
-    if module.kind == Kind::Hs01 {
-        out.extend(histograms::group_attributes());
-    }
-    if module.layout == Layout::Ess {
+    out.extend(module.plan.attributes(module));
+    if module.is_ess() {
         ess::dress_group(&mut out);
     }
     let said = Said::of(module);

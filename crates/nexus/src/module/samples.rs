@@ -1,9 +1,12 @@
 //! `se00` and `senv` as NXlog: one row a sample. Times are the message's, or counted from the packet's time by `time_delta`.
 
-use super::{BROKEN, Cues, Order, Rows, SCHEMA, Target, UNFIT, convert};
-use crate::column::Column;
-use crate::h5::Cell;
+use super::keys::{CUE_SECONDS, DTYPE, TYPE, UNIT, VALUE_UNITS};
+use super::kind::{About, Module, ModuleKind, Plan, When};
+use super::{BROKEN, Cues, Order, Rows, SCHEMA, Target, UNFIT, convert, log_designs};
+use crate::hdf::column::{Column, Design};
+use crate::hdf::h5::Cell;
 use serde_json::Value;
+use std::sync::Arc;
 use store::Entry;
 use wire::se00::Se00;
 use wire::senv::Senv;
@@ -13,7 +16,51 @@ const VALUE: usize = 0;
 const TIME: usize = 1;
 const CUE: usize = 2;
 
-pub(super) struct Samples {
+pub(super) static SE00: ModuleKind = ModuleKind {
+    synonyms: &["senv"],
+    origin: Some(|message| match message {
+        Message::Se00(m) => Some(m.name),
+        Message::Senv(m) => Some(m.name),
+        _ => None,
+    }),
+    keys: &[&DTYPE, &TYPE, &VALUE_UNITS, &UNIT, &CUE_SECONDS],
+    holds_on: When::Always,
+    repeats: When::Always,
+    has_neighbours: true,
+    about: About {
+        rules_ess: &["Without `dtype`, integers of up to 32 bits are `int64`; other types stay unchanged, because \
+            `int64` cannot hold all of their values."],
+        typed_by_message: &["value"],
+        ..About::NONE
+    },
+    ..ModuleKind::new("se00", &[wire::se00::ID, wire::senv::ID], "NXlog", |settings| {
+        Some(Arc::new(SamplesPlan { dtype: settings.number(), units: settings.units().to_owned() }))
+    })
+};
+
+#[derive(Debug)]
+struct SamplesPlan {
+    /// Type of the values in the file; that of the first message where `None`.
+    dtype: Option<DType>,
+    /// Their unit; empty where unknown.
+    units: String,
+}
+
+impl Plan for SamplesPlan {
+    fn datasets(&self, _module: &Module) -> Vec<&str> {
+        vec!["value", "time", "cue_index", "cue_timestamp_zero"]
+    }
+
+    fn begin(&self, path: &str, module: &Module) -> (Vec<Design>, Box<dyn Rows>) {
+        (log_designs(path, self.dtype, &self.units), Box::new(Samples::new(self.dtype, module.is_ess())))
+    }
+
+    fn units(&self) -> Option<&str> {
+        Some(&self.units)
+    }
+}
+
+struct Samples {
     /// Type in the file; the first message's where the template does not say.
     dtype: Option<DType>,
     /// Where the template does not say, whole numbers that an `int64` holds are that.
@@ -24,7 +71,7 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    pub(super) fn new(dtype: Option<DType>, wide: bool) -> Self {
+    fn new(dtype: Option<DType>, wide: bool) -> Self {
         Self { dtype, wide, cues: Cues::default(), values: Vec::new(), times: Vec::new() }
     }
 

@@ -1,15 +1,47 @@
 //! `tdct` as NXlog: times without values, one row each.
 
+use super::keys::CUE_SECONDS;
+use super::kind::{About, Module, ModuleKind, Plan, When};
 use super::{Cues, Order, Rows, SCHEMA, Target, UNFIT, convert, design, ns_since};
-use crate::column::Design;
+use crate::hdf::column::Design;
 use serde_json::Value;
+use std::sync::Arc;
 use store::Entry;
 use wire::{Array, DType, Message};
 
 const TIME: usize = 0;
 const CUE: usize = 1;
 
-pub(super) fn designs(path: &str) -> Vec<Design> {
+pub(super) static TDCT: ModuleKind = ModuleKind {
+    origin: Some(|message| match message {
+        Message::Tdct(m) => Some(m.name),
+        _ => None,
+    }),
+    keys: &[&CUE_SECONDS],
+    holds_on: When::InEss,
+    repeats: When::Always,
+    has_neighbours: true,
+    about: About {
+        rules: &["Name the group `top_dead_center`: chexus requires a `value` in an `NXlog` with another name."],
+        ..About::NONE
+    },
+    ..ModuleKind::new("tdct", &[wire::tdct::ID], "NXlog", |_| Some(Arc::new(TimesPlan)))
+};
+
+#[derive(Debug)]
+struct TimesPlan;
+
+impl Plan for TimesPlan {
+    fn datasets(&self, _module: &Module) -> Vec<&str> {
+        vec!["time", "cue_index", "cue_timestamp_zero"]
+    }
+
+    fn begin(&self, path: &str, _module: &Module) -> (Vec<Design>, Box<dyn Rows>) {
+        (designs(path), Box::new(Times::default()))
+    }
+}
+
+fn designs(path: &str) -> Vec<Design> {
     vec![
         design(path, "time", DType::Int64, ns_since("start")),
         design(path, "cue_index", DType::UInt64, Vec::new()),
@@ -18,7 +50,7 @@ pub(super) fn designs(path: &str) -> Vec<Design> {
 }
 
 #[derive(Default)]
-pub(super) struct Times {
+struct Times {
     cues: Cues,
 }
 

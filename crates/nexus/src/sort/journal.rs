@@ -9,11 +9,12 @@
 //! of its filters), CRC-32C of its bytes and, in the upper half, of these four numbers and the path: five numbers of 8 bytes,
 //! little endian; path; bytes. Five zeros end it.
 
-use crate::h5::{Chunk, File, Growing, chunk_at};
-use crate::handle::{FileHandle, PAGE};
+use crate::hdf::h5::{Chunk, File, Growing, chunk_at};
+use crate::hdf::handle::{FileHandle, PAGE};
+use crate::hdf::metadata::{Apply, lock};
+use crate::hdf::place::{cleared, sync_folder};
+use crate::hdf::write_metadata;
 use crate::limits::{CHUNK_BYTES_MAX, NAME_BYTES_MAX, ROW_BYTES_MAX, SORT_APPLY_BYTES};
-use crate::metadata::{Apply, lock};
-use crate::sink::{cleared, sync_folder, write_metadata};
 use flow::Fault;
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -80,7 +81,7 @@ impl Journal {
         let written = parts.into_iter().try_for_each(|part| self.file.write_all(part));
         written.map_err(|e| handle.refused(&beside(&self.target, "sorting"), &e))?;
         #[cfg(test)]
-        crate::whole::look_between(&self.target);
+        crate::hdf::look::look_between(&self.target);
         self.bytes += bytes.len() as u64;
         self.placed += mask.map_or(0, |_| (bytes.len() + PAGE).next_multiple_of(PAGE) as u64);
         Ok(())
@@ -99,7 +100,7 @@ impl Journal {
         let moved = std::fs::rename(&begun, &whole).and_then(|()| sync_folder(&whole));
         moved.map_err(|e| handle.refused(&whole, &e))?;
         #[cfg(test)]
-        crate::whole::look_between(&self.target);
+        crate::hdf::look::look_between(&self.target);
         Ok(())
     }
 }
@@ -128,7 +129,7 @@ pub(super) fn apply(target: &Path, file: &File, handle: &mut FileHandle) -> Resu
     cleared(&path)?;
     sync_folder(&path).map_err(failed)?;
     #[cfg(test)]
-    crate::whole::look_between(target);
+    crate::hdf::look::look_between(target);
     Ok(count)
 }
 

@@ -14,6 +14,7 @@
 //! Failure: no room is a [`Fault`] before anything has changed; the same call works when there is room.
 
 mod journal;
+pub(crate) mod order;
 mod plan;
 mod rows;
 #[cfg(test)]
@@ -21,13 +22,13 @@ mod tests;
 
 pub(crate) use journal::{forget, is_begun};
 
-use crate::column::Design;
-use crate::h5::File;
-use crate::handle::FileHandle;
+use crate::hdf::column::Design;
+use crate::hdf::h5::File;
+use crate::hdf::handle::FileHandle;
 use crate::limits::SORT_APPLY_BYTES;
-use crate::module::{Order, rank};
 use flow::Fault;
 use journal::Journal;
+use order::{Order, rank};
 use plan::Span;
 use rows::Rows;
 use std::path::Path;

@@ -3,11 +3,11 @@
 //! A row is late if one before it has a greater time. All others stand in order already, so that the order of all is a merge
 //! of them, in one reading, with the late ones, sorted. Memory is for late rows only.
 
+use super::order::rank;
 use super::rows::Rows;
-use crate::h5::Cell;
-use crate::handle::FileHandle;
+use crate::hdf::h5::Cell;
+use crate::hdf::handle::FileHandle;
 use crate::limits::{LATE_ROWS_MAX, SORT_SCAN_ROWS};
-use crate::module::rank;
 use flow::Fault;
 use std::ops::ControlFlow;
 

@@ -1,9 +1,9 @@
 //! Rows of a growing dataset, read back from the file.
 
-use crate::column::Design;
-use crate::filter::Filter;
-use crate::h5::{Chunk, File, chunk_at};
-use crate::handle::FileHandle;
+use crate::hdf::column::Design;
+use crate::hdf::filter::Filter;
+use crate::hdf::h5::{Chunk, File, chunk_at};
+use crate::hdf::handle::FileHandle;
 use crate::limits::SORT_READ_BYTES;
 use flow::Fault;
 use std::collections::{BTreeMap, VecDeque};

@@ -1,12 +1,13 @@
 //! A file of rows that came late is that of rows that came in order, whoever was killed when.
 
-use crate::h5::File;
+use crate::hdf::h5::File;
+use crate::hdf::look::set_look;
 use crate::limits::LATE_ROWS_MAX;
 use crate::template::Template;
-use crate::whole::messages::{
+use crate::tests::whole::folder;
+use crate::tests::whole::messages::{
     self, Made, START, alarm, events, give, job, made, monitor, others, packed, samples, value,
 };
-use crate::whole::{folder, set_look};
 use crate::{Job, Nexus};
 use flow::Sink;
 use std::cell::RefCell;

@@ -1,17 +1,18 @@
 //! From JSON to a template: every mistake is collected, nothing is guessed.
 
-use super::data::{Data, DataType, TYPES, Values};
 use super::json::{Object, Value};
 use super::values::infer;
-use super::{Attribute, FromOutside, Group, Kind, Layout, Level, Mistake, Module, Node, Variable, tree, units, words};
-use crate::filter::Filter;
+use super::{Attribute, Group, Layout, Level, Mistake, Module, Node, Variable, tree, units, words};
+use crate::hdf::filter::Filter;
+use crate::hdf::names::{bad_name, file_beside, join, short};
+use crate::hdf::value::{Data, DataType, TYPES, Values};
 use crate::limits::{
     ATTRIBUTE_BYTES_MAX, CUE_EVERY_NS, CUE_SECONDS_MAX, DEPTH_MAX, MISTAKES_MAX, MODULES_MAX, NAME_BYTES_MAX,
     NODES_MAX, ROW_BYTES_MAX, STREAMS_MAX,
 };
-use crate::outside;
+use crate::module::{self, CUE_SECONDS, ModuleKind, Settings};
 use crate::static_file::{Content, StaticFile, TEMPLATE_VERSION};
-use settings::nearest;
+use settings::{Key, nearest};
 use std::collections::{HashMap, HashSet};
 use wire::DType;
 
@@ -19,10 +20,10 @@ use wire::DType;
 pub(super) fn template(
     value: &Value,
     content: Option<Result<Content, Vec<Mistake>>>,
-    modules: &[&'static dyn outside::Module],
+    kinds: &[ModuleKind],
     layout: Layout,
 ) -> Result<(Group, Option<StaticFile>, Vec<Mistake>), Vec<Mistake>> {
-    let mut check = Check { outside: modules.to_vec(), layout, ..Check::default() };
+    let mut check = Check { kinds: kinds.to_vec(), layout, ..Check::default() };
     let (mut content, mut static_file) = (content, None);
     // Whether it is known what links can lead to.
     let is_whole = !matches!(content, Some(Err(_)));
@@ -113,8 +114,8 @@ pub(super) struct Check {
     depends: Vec<tree::Depends>,
     /// Configs that say their unit as `unit`.
     by_unit: HashSet<String>,
-    /// Modules from outside.
-    outside: Vec<&'static dyn outside::Module>,
+    /// Kinds of modules, those of users last.
+    kinds: Vec<ModuleKind>,
     /// What the static file has, by path.
     of_static: HashMap<String, &'static str>,
 }
@@ -439,10 +440,10 @@ impl Check {
             }
         }
         for module in std::mem::take(&mut self.beside) {
-            let stands = |node: &Node| matches!(node, Node::Module(known) if known.kind == module.kind);
+            let stands = |node: &Node| matches!(node, Node::Module(known) if known.word() == module.word());
             if !out.iter().any(stands) {
                 // First, so that the group says of itself what the log says.
-                let node = Node::Module(module);
+                let node = Node::Module(Box::new(module));
                 self.claim(&at, &node, depth, &mut names);
                 out.insert(0, node);
             }
@@ -556,7 +557,8 @@ impl Check {
         let module = self.text(at, map, ["module", "module"]);
         let attributes = self.attributes(at, map);
         let module = module?;
-        let known: Vec<&str> = words::modules().chain(self.outside.iter().map(|module| module.word())).collect();
+        let of_streams = self.kinds.iter().flat_map(ModuleKind::words);
+        let known: Vec<&str> = words::WITHOUT_STREAM.into_iter().chain(of_streams).collect();
         if !known.contains(&module) {
             let hint = match (words::foreign(module), nearest(module, known.iter().copied())) {
                 (Some(instead), _) => instead.to_owned(),
@@ -620,9 +622,9 @@ impl Check {
                 let config = self.object(at, config, "`mdat`", words::TIMES, words::STREAM)?;
                 self.times(at, config)
             }
-            kind => {
+            word => {
                 self.depends_of(node_at, &attributes, true);
-                self.stream_module(at, config, kind, attributes)
+                self.stream_module(at, config, word, attributes)
             }
         }
     }
@@ -657,11 +659,11 @@ impl Check {
         for module in
             children.iter().filter_map(|node| if let Node::Module(module) = node { Some(module) } else { None })
         {
-            let (Kind::F144 { units, .. } | Kind::Se00 { units, .. }) = &module.kind else { continue };
+            let Some(units) = module.plan.units() else { continue };
             let key = if self.by_unit.contains(&module.pointer) { "unit" } else { "value_units" };
             let at = join(&module.pointer, key);
             let of_group = text_of(&module.attributes, "units").or_else(|| text_of(attributes, "units"));
-            if let Some(other) = of_group.filter(|other| !units.is_empty() && other != units) {
+            if let Some(other) = of_group.filter(|other| !units.is_empty() && *other != units) {
                 let cause = format!("the values are in `{}`, but the group says `{}`", short(units), short(other));
                 self.wrong_but(&at, cause, "make them equal, or remove one", "both are written unchanged");
             } else if let Some(wanted) = wanted
@@ -712,29 +714,36 @@ impl Check {
         Some(Node::Times { start, end })
     }
 
-    fn stream_module(&mut self, at: &str, config: &Value, kind: &str, mut attributes: Vec<Attribute>) -> Option<Node> {
+    fn stream_module(&mut self, at: &str, config: &Value, word: &str, mut attributes: Vec<Attribute>) -> Option<Node> {
         self.modules += 1;
         if self.modules == MODULES_MAX + 1 {
             let hint = "write the rest with another sink";
             self.wrong(at, format!("more than {MODULES_MAX} modules with a stream"), hint);
         }
-        let outside = self.outside.iter().copied().find(|module| module.word() == kind);
-        let own = outside.map_or(words::settings(kind), |module| module.keys());
-        let known: Vec<&str> = words::STREAM.iter().chain(own).copied().collect();
-        let config = self.object(at, config, &format!("`{kind}`"), &known, words::TUNING)?;
-        self.unused(at, config, outside.map_or(&[], |_| own));
-        let cue_every = self.cue_every(at, config, own);
+        let kind = *self.kinds.iter().find(|known| known.words().any(|known| known == word))?;
+        let own = kind.key_names();
+        let known: Vec<&str> = words::STREAM.iter().chain(&own).copied().collect();
+        let config = self.object(at, config, &format!("`{word}`"), &known, words::TUNING)?;
+        // A user's module may have keys of the same names, which are its own.
+        self.unused(at, config, if kind.user.is_some() { &own } else { &[] });
+        let cue_every = self.cue_every(at, config, &own);
         let streams = self.streams(at, config);
         let source = self.text(at, config, ["source", "source"]).map(str::to_owned);
-        let (kind, compression) = match outside {
-            Some(outside) => {
-                let compression = self.compression(at, config);
-                (Kind::Outside(self.outside_module(at, config, outside)?), compression)
-            }
-            None => self.ours(at, config, kind, &mut attributes),
+        let (number, units) = match kind.user {
+            Some(_) => (None, String::new()),
+            None => (self.number_type(at, config, word), self.units_of_values(at, config)),
         };
+        let compression = self.compression(at, config);
+        let nameless = |schema: &&[u8; 4]| !module::has_origin(**schema);
+        if let Some(schema) = kind.schemas.iter().find(nameless).filter(|_| config.has("source")) {
+            let cause = format!("messages of `{}` have no origin", schema.escape_ascii());
+            self.wrong(&join(at, "source"), cause, "remove `source`; all of the streams are taken");
+        }
+        let mut settings = ModuleSettings { check: self, at, config, kind, number, units, attributes: &mut attributes };
+        let plan = (kind.read)(&mut settings)?;
         let module = Module {
             kind,
+            plan,
             // Without streams it still has its group and its names.
             streams: streams.unwrap_or_default(),
             source,
@@ -747,31 +756,25 @@ impl Check {
         };
         self.packed(at, &module);
         self.beside(at, config, &module);
-        Some(Node::Module(module))
+        Some(Node::Module(Box::new(module)))
     }
 
-    /// What a module of ours reads and how it is packed.
-    fn ours(
-        &mut self,
-        at: &str,
-        config: &Object,
-        word: &str,
-        attributes: &mut Vec<Attribute>,
-    ) -> (Kind, Vec<(Option<String>, Filter)>) {
-        let typed = first_of(config, ["dtype", "type"]).is_some();
-        let dtype = self.data_type(at, config, ["dtype", "type"]);
-        if typed && dtype == Some(DataType::Text) {
-            let key = if config.has("dtype") { "dtype" } else { "type" };
-            self.wrong(
-                &join(at, key),
-                format!("`{word}` holds numbers"),
-                "write a type of numbers, such as \"double\"",
-            );
-        }
-        let number = match dtype {
-            Some(DataType::Number(_)) => dtype,
+    /// The type of the values of a module.
+    fn number_type(&mut self, at: &str, config: &Object, word: &str) -> Option<DType> {
+        let key = first_of(config, ["dtype", "type"]).map(|(key, _)| key);
+        match (self.data_type(at, config, ["dtype", "type"]), key) {
+            (Some(DataType::Number(dtype)), _) => Some(dtype),
+            (Some(DataType::Text), Some(key)) => {
+                let hint = "write a type of numbers, such as \"double\"";
+                self.wrong(&join(at, key), format!("`{word}` holds numbers"), hint);
+                None
+            }
             _ => None,
-        };
+        }
+    }
+
+    /// The unit of the values of a module.
+    fn units_of_values(&mut self, at: &str, config: &Object) -> String {
         let units = self.text(at, config, ["value_units", "unit"]).unwrap_or_default().to_owned();
         if !config.has("value_units") {
             self.by_unit.insert(at.to_owned());
@@ -783,59 +786,7 @@ impl Check {
             let cause = format!("`value_units` is `{}` and `unit` is `{}`", short(one), short(other));
             self.wrong(&join(at, "unit"), cause, "remove one of them");
         }
-        let compression = self.compression(at, config);
-        if matches!(word, "json" | "bpgr") && config.has("source") {
-            let cause = format!("messages of `{word}` have no origin");
-            self.wrong(&join(at, "source"), cause, "remove `source`; all of the stream are taken");
-        }
-        let kind = match word {
-            "ev44" | "ev42" => Kind::Ev44,
-            "al00" => Kind::Al00,
-            "ep01" => Kind::Ep01,
-            "tdct" => Kind::Tdct,
-            "hs01" | "hs00" => Kind::Hs01,
-            "ad00" => Kind::Ad00 { dtype: number },
-            "ar51" => Kind::Ar51,
-            "json" => Kind::Json,
-            "bpgr" => Kind::Bpgr,
-            "f144" | "f142" => {
-                let meta_data = !matches!(config.get(words::META_DATA), Some(Value::Bool(false)));
-                Kind::F144 { dtype: number.unwrap_or(DataType::Number(DType::Float64)), units, meta_data }
-            }
-            "se00" | "senv" => Kind::Se00 { dtype: number, units },
-            _ => {
-                attributes.extend(self.attributes_with(at, config, words::ARRAY_ATTRIBUTE));
-                let variables = self.variables(at, config, "variables");
-                let constants = self.variables(at, config, "constants");
-                if !config.has("variables") {
-                    self.wrong(
-                        at,
-                        "`variables` is missing",
-                        "name what the messages carry: \"variables\": [{\"name\": \"signal\"}]",
-                    );
-                }
-                Kind::Da00 { variables: self.described(at, variables, attributes), constants }
-            }
-        };
-        (kind, compression)
-    }
-
-    /// The variables, of which the signal has the names of its dimensions from the attribute `axes`, where it says none itself.
-    fn described(&mut self, at: &str, mut variables: Vec<Variable>, attributes: &[Attribute]) -> Vec<Variable> {
-        let named = attributes.iter().find(|one| one.name == "axes").and_then(|one| named_axes(&one.value));
-        let of_signal = variables.iter().position(|one| one.name == "signal").unwrap_or(0);
-        if let (Some(named), Some(signal)) = (named, variables.get_mut(of_signal)) {
-            let count = signal.axes.as_ref().map(Vec::len).or(signal.shape.as_ref().map(Vec::len));
-            let (name, known) = (signal.name.clone(), count.unwrap_or(named.len()));
-            if known == named.len() {
-                signal.axes.get_or_insert(named);
-            } else {
-                let cause = format!("`axes` names {} dimensions, and `{}` has {known}", named.len(), short(&name));
-                let hint = "name one for each dimension; that of time is added";
-                self.wrong_but(&join(at, "attributes"), cause, hint, "the names of the variable hold");
-            }
-        }
-        variables
+        units
     }
 
     /// Keys that are the same in all templates hold what the ESS writer takes for them, also where ours does not use it.
@@ -846,7 +797,6 @@ impl Check {
             Value::List(list) => !list.is_empty() && list.iter().all(|one| is_whole(one, 1.0)),
             one => is_whole(one, 1.0),
         };
-        // A module from outside may have a key of the same name, which is its own.
         for key in words::TUNING.iter().filter(|key| !own.contains(key)) {
             let Some(value) = config.get(key) else { continue };
             let number = self.number_in_text(&join(at, key), value);
@@ -876,16 +826,22 @@ impl Check {
 
     /// How often a module says which time begins where.
     fn cue_every(&mut self, at: &str, config: &Object, own: &[&str]) -> u64 {
-        let Some(value) = config.get(words::CUES).filter(|_| own.contains(&words::CUES)) else { return CUE_EVERY_NS };
+        let Some(value) = config.get(CUE_SECONDS.name).filter(|_| own.contains(&CUE_SECONDS.name)) else {
+            return CUE_EVERY_NS;
+        };
         match value.as_f64().filter(|seconds| *seconds > 0.0 && *seconds <= CUE_SECONDS_MAX) {
             Some(seconds) => ((seconds * 1e9).round() as u64).max(1),
             None => {
                 let cause = format!(
                     "`{}` is a number above 0 and at most {CUE_SECONDS_MAX}, this is {}",
-                    words::CUES,
+                    CUE_SECONDS.name,
                     said(value)
                 );
-                self.wrong(&join(at, words::CUES), cause, "write seconds of source time, such as \"cue_seconds\": 10");
+                self.wrong(
+                    &join(at, CUE_SECONDS.name),
+                    cause,
+                    "write seconds of source time, such as \"cue_seconds\": 10",
+                );
                 CUE_EVERY_NS
             }
         }
@@ -893,50 +849,21 @@ impl Check {
 
     /// What the ESS writer puts beside a log where the template says so; in its own layout, where the template does not say no.
     fn beside(&mut self, at: &str, config: &Object, log: &Module) {
-        if !log.kind.asks_beside() {
+        if !log.kind.has_neighbours {
             return;
         }
-        for (key, kind) in [(words::ALARMS, Kind::Al00), (words::CONNECTION, Kind::Ep01)] {
-            match config.get(key) {
+        for (key, kind, plan) in module::neighbours() {
+            match config.get(key.name) {
                 None if self.layout == Layout::Nexus => (),
                 Some(Value::Bool(false)) => (),
                 None | Some(Value::Bool(true)) => {
-                    let pointer = join(at, key);
-                    self.beside.push(Module { kind, attributes: Vec::new(), pointer, ..log.clone() });
+                    let pointer = join(at, key.name);
+                    self.beside.push(Module { kind, plan, attributes: Vec::new(), pointer, ..log.clone() });
                 }
                 // Told as what is not used.
                 Some(_) => (),
             }
         }
-    }
-
-    /// The settings of a module from outside, as it sees them itself.
-    fn outside_module(
-        &mut self,
-        at: &str,
-        config: &Object,
-        module: &'static dyn outside::Module,
-    ) -> Option<FromOutside> {
-        let nameless = |schema: &&[u8; 4]| !outside::has_origin(schema);
-        if let Some(schema) = module.schemas().iter().find(nameless).filter(|_| config.has("source")) {
-            let cause = format!("messages of `{}` have no origin", schema.escape_ascii());
-            self.wrong(&join(at, "source"), cause, "remove `source`; all of the streams are taken");
-        }
-        let own = config.members().filter(|(key, _)| module.keys().contains(key));
-        let settings = own.map(|(key, value)| (key.to_owned(), value.plain())).collect();
-        match module.filler(&settings) {
-            Err(wrongs) => outside::mistakes(at, wrongs).for_each(|m| {
-                let keys = module.keys();
-                let hint =
-                    if m.hint.is_empty() { format!("`{}` has: {}", module.word(), keys.join(", ")) } else { m.hint };
-                self.wrong(&m.pointer, m.cause, hint);
-            }),
-            Ok(filler) => match outside::names(filler.as_ref()) {
-                Err(cause) => self.wrong(at, cause, format!("fix the code of `{}`", module.word())),
-                Ok(datasets) => return Some(FromOutside { module, settings, datasets }),
-            },
-        }
-        None
     }
 
     /// The streams of a module: one name, or a list of them.
@@ -1015,11 +942,11 @@ impl Check {
     /// That each dataset that is to be packed is one of the module, or of what stands beside it. What frames have, nobody
     /// knows before they come.
     fn packed(&mut self, at: &str, module: &Module) {
-        let beside =
-            if module.kind.asks_beside() { [Kind::Al00.datasets(), Kind::Ep01.datasets()].concat() } else { vec![] };
+        let neighbours = module::neighbours().map(|(_, kind, plan)| Module { kind, plan, ..module.clone() });
+        let beside = neighbours.iter().filter(|_| module.kind.has_neighbours).flat_map(Module::datasets);
         let names: Vec<&str> = module.datasets().into_iter().chain(beside).collect();
         let packed = module.compression.iter().filter_map(|(name, _)| name.as_deref());
-        for name in packed.filter(|name| !names.contains(name) && !matches!(module.kind, Kind::Ad00 { .. })) {
+        for name in packed.filter(|name| !names.contains(name) && !module.kind.has_metadata) {
             let hint = match nearest(name, names.iter().copied()) {
                 Some(meant) => format!("did you mean `{meant}`?"),
                 None => format!("its datasets are: {}", names.join(", ")),
@@ -1102,63 +1029,74 @@ impl Check {
     }
 }
 
-pub(super) fn first_of<'v, 'k>(map: &'v Object, keys: [&'k str; 2]) -> Option<(&'k str, &'v Value)> {
-    keys.into_iter().find_map(|key| map.get(key).map(|value| (key, value)))
+/// `config` of one module, for its kind.
+struct ModuleSettings<'c> {
+    check: &'c mut Check,
+    at: &'c str,
+    config: &'c Object,
+    kind: ModuleKind,
+    number: Option<DType>,
+    units: String,
+    /// Those of the group, as far as the module names them.
+    attributes: &'c mut Vec<Attribute>,
 }
 
-/// The names that an attribute `axes` gives the dimensions of the data, without that of time, which every module has.
-pub(crate) fn named_axes(value: &Data) -> Option<Vec<String>> {
-    let Values::Texts(texts) = &value.values else { return None };
-    Some(texts.iter().filter(|name| *name != "time").cloned().collect())
+impl Settings for ModuleSettings<'_> {
+    fn number(&self) -> Option<DType> {
+        self.number
+    }
+
+    fn units(&self) -> &str {
+        &self.units
+    }
+
+    fn has(&self, key: &Key) -> bool {
+        self.config.has(key.name)
+    }
+
+    fn flag(&self, key: &Key) -> Option<bool> {
+        match self.config.get(key.name) {
+            Some(Value::Bool(value)) => Some(*value),
+            _ => None,
+        }
+    }
+
+    fn variables(&mut self, key: &Key) -> Vec<Variable> {
+        self.check.variables(self.at, self.config, key.name)
+    }
+
+    fn attributes(&mut self, _key: &Key) -> &[Attribute] {
+        let more = self.check.attributes_with(self.at, self.config, words::ARRAY_ATTRIBUTE);
+        self.attributes.extend(more);
+        self.attributes
+    }
+
+    fn members(&self, keys: &[&str]) -> serde_json::Map<String, serde_json::Value> {
+        let own = self.config.members().filter(|(key, _)| keys.contains(key));
+        own.map(|(key, value)| (key.to_owned(), value.plain())).collect()
+    }
+
+    fn kind(&self) -> &ModuleKind {
+        &self.kind
+    }
+
+    fn wrong(&mut self, key: &str, cause: String, hint: String) {
+        let at = if key.is_empty() { self.at.to_owned() } else { join(self.at, key) };
+        self.check.wrong(&at, cause, hint);
+    }
+
+    fn wrong_but(&mut self, key: &str, cause: String, hint: &str, written: &str) {
+        self.check.wrong_but(&join(self.at, key), cause, hint, written);
+    }
+}
+
+pub(super) fn first_of<'v, 'k>(map: &'v Object, keys: [&'k str; 2]) -> Option<(&'k str, &'v Value)> {
+    keys.into_iter().find_map(|key| map.get(key).map(|value| (key, value)))
 }
 
 /// An attribute that is a text.
 fn text_of<'a>(attributes: &'a [Attribute], name: &str) -> Option<&'a str> {
     attributes.iter().find(|a| a.name == name).and_then(|a| a.value.as_text())
-}
-
-/// What is wrong with a link to a path in another file: keys, causes and what to do. What is not there is not judged.
-pub(crate) fn file_beside(file: Option<&str>, source: Option<&str>) -> Vec<(&'static str, String, &'static str)> {
-    let is_step = |step: &str| !matches!(step, "" | "." | "..");
-    let is_beside =
-        |file: &&str| file.split('/').all(is_step) && !file.contains(['\0', ':', '\\']) && file.len() <= NAME_BYTES_MAX;
-    let is_path =
-        |source: &&str| source.strip_prefix('/').is_some_and(|t| t.split('/').all(is_step) && !t.contains('\0'));
-    let mut wrong = Vec::new();
-    if let Some(file) = file.filter(|file| !is_beside(file)) {
-        let cause = format!("`{}` is not a path to a file beside this one", short(file));
-        wrong.push(("file", cause, "a path from the folder of the file, without `..`"));
-    }
-    if let Some(source) = source.filter(|source| !is_path(source)) {
-        let cause = format!("`{}` is not a path from the root of `{}`", short(source), short(file.unwrap_or_default()));
-        wrong.push(("source", cause, "in another file a path begins with `/`"));
-    }
-    wrong
-}
-
-/// Why a name cannot be one.
-pub(crate) fn bad_name(name: &str) -> Option<String> {
-    Some(match name {
-        "" => "an empty name".into(),
-        "." | ".." => format!("`{name}` is not a name"),
-        _ if name.contains('/') => format!("`{}` holds a `/`", short(name)),
-        _ if name.contains('\0') => "a name with a NUL byte".into(),
-        _ if name.len() > NAME_BYTES_MAX => format!("a name of {} bytes; the limit is {NAME_BYTES_MAX}", name.len()),
-        _ => return None,
-    })
-}
-
-pub(crate) fn join(at: &str, step: impl std::fmt::Display) -> String {
-    let step = step.to_string().replace('~', "~0").replace('/', "~1");
-    format!("{at}/{}", short(&step))
-}
-
-/// A word from outside, cut to what fits into a line.
-pub(super) fn short(text: &str) -> String {
-    if text.len() <= 80 {
-        return text.to_owned();
-    }
-    text.chars().take(77).chain("...".chars()).collect()
 }
 
 /// A value in a word: a number as it is.

@@ -7,7 +7,6 @@
 //! Failure: text from outside gives a [`Template`] or mistakes; memory is bounded by [`crate::limits`].
 
 mod check;
-mod data;
 mod json;
 mod reads;
 #[cfg(test)]
@@ -18,20 +17,24 @@ mod units;
 mod values;
 mod words;
 
-pub(crate) use check::{attribute, bad_name, file_beside, join, named_axes};
-pub use data::{Data, DataType, Values};
+pub use crate::hdf::value::{Data, DataType, Values};
+pub use crate::module::{Attribute, Module, Variable};
+pub use crate::node::{Group, Node, StaticGroup};
+pub(crate) use check::attribute;
 pub use flow::checked::{Level, Mistake};
 pub use flow::job::Layout;
-pub(crate) use words::is_word;
 
 use crate::clock;
-use crate::filter::Filter;
+use crate::hdf::names::bad_name;
 use crate::limits::TEMPLATE_BYTES_MAX;
-use crate::outside::Module as OutsideModule;
+use crate::module::user::Module as UserModule;
+use crate::module::{KINDS, with_users};
 use crate::static_file::{Content, StaticFile};
+use flow::Fault;
 use flow::checked::Checked;
 use std::collections::HashSet;
 use std::path::Path;
+use words::{WITHOUT_STREAM, foreign};
 
 /// A template without mistakes.
 #[derive(Clone, Debug, Default)]
@@ -49,366 +52,6 @@ pub struct Template {
     pub layout: Layout,
 }
 
-/// A group.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Group {
-    /// Its name.
-    pub name: String,
-    /// Its attributes.
-    pub attributes: Vec<Attribute>,
-    /// What is in it, in order.
-    pub children: Vec<Node>,
-    /// Where the static file has it, too: what it says of itself there.
-    pub from_static: Option<StaticGroup>,
-}
-
-/// A group of the static file.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct StaticGroup {
-    /// Its NX_class.
-    pub class: Option<String>,
-    /// Names of all its attributes.
-    pub attributes: Vec<String>,
-}
-
-/// An attribute of a group or dataset.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Attribute {
-    /// Its name.
-    pub name: String,
-    /// Its value.
-    pub value: Data,
-}
-
-/// What stands in a group.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Node {
-    /// A group.
-    Group(Group),
-    /// A dataset with its attributes.
-    Dataset {
-        /// Its name.
-        name: String,
-        /// Its values.
-        value: Data,
-        /// Its attributes.
-        attributes: Vec<Attribute>,
-        /// How it is packed.
-        compression: Option<Filter>,
-    },
-    /// A hard link.
-    Link {
-        /// Its name.
-        name: String,
-        /// What it stands for: names from the root.
-        target: Vec<String>,
-        /// Where it stands in the template, JSON pointer.
-        pointer: String,
-    },
-    /// A link to what another file has.
-    Outside {
-        /// Its name.
-        name: String,
-        /// The other file: a path from the folder of this one, and inside it.
-        file: String,
-        /// What it stands for there: a path from the root.
-        target: String,
-    },
-    /// A dataset of the static file, at the same path there, or a type.
-    Static {
-        /// Its name.
-        name: String,
-    },
-    /// A link of the static file that names a path, whatever is there.
-    Soft {
-        /// Its name.
-        name: String,
-        /// The path.
-        target: String,
-    },
-    /// Begin and end of the run.
-    Times {
-        /// Whether `start_time` is written here.
-        start: bool,
-        /// Whether `end_time` is written here.
-        end: bool,
-    },
-    /// What comes from a stream.
-    Module(Module),
-}
-
-/// What a group takes out of streams.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Module {
-    /// The schema and its settings.
-    pub kind: Kind,
-    /// Names of the streams, one or more.
-    pub streams: Vec<String>,
-    /// Name of the origin; all of the streams' where `None`.
-    pub source: Option<String>,
-    /// Attributes of the group that the template says, at the group or at the module.
-    pub attributes: Vec<Attribute>,
-    /// Names of further attributes that the static file gives the group.
-    pub of_static: Vec<String>,
-    /// How chunks are packed: of the dataset with this name, and of all where there is none.
-    pub compression: Vec<(Option<String>, Filter)>,
-    /// Source time between two cues, ns, where it has cues.
-    pub cue_every: u64,
-    /// Names and types of its datasets.
-    pub layout: Layout,
-    /// Where it stands in the template, JSON pointer.
-    pub pointer: String,
-}
-
-impl Module {
-    /// The NX_class of the group that it fills, where the template says none.
-    pub fn class(&self) -> &'static str {
-        if self.is_log_of_frames() { "NXlog" } else { self.kind.class() }
-    }
-
-    /// True if frames are `value` of an NXlog: with the layout of ESS, and in a group that is one.
-    pub(crate) fn is_log_of_frames(&self) -> bool {
-        let is_class = |one: &Attribute| one.name == "NX_class" && one.value.as_text() == Some("NXlog");
-        matches!(self.kind, Kind::Ad00 { .. }) && (self.layout == Layout::Ess || self.attributes.iter().any(is_class))
-    }
-
-    /// True if what was said before a run still holds when it begins; at ESS so does all but events.
-    pub(crate) fn holds_on(&self) -> bool {
-        let is_of_ess = matches!(self.kind, Kind::Tdct | Kind::Da00 { .. } | Kind::Ad00 { .. });
-        self.kind.holds_on() || self.layout == Layout::Ess && is_of_ess
-    }
-
-    /// Names of the datasets that it makes in its group.
-    pub fn datasets(&self) -> Vec<&str> {
-        let mut names = self.kind.datasets();
-        if self.is_log_of_frames() {
-            names = vec!["value", "time", "cue_index", "cue_timestamp_zero"];
-        }
-        names
-    }
-}
-
-/// Modules with a stream: the word of the template, and the schemas that such a module takes. Where two schemas mean the
-/// same, both words do: a facility that moves from one to the other has nothing to change.
-pub(crate) const MODULES: &[(&str, &[[u8; 4]])] = &[
-    ("ev44", &[wire::ev44::ID, wire::ev42::ID]),
-    ("ev42", &[wire::ev44::ID, wire::ev42::ID]),
-    ("f144", &[wire::f144::ID, wire::f142::ID]),
-    ("f142", &[wire::f144::ID, wire::f142::ID]),
-    ("al00", &[wire::al00::ID, wire::f142::ID]),
-    ("ep01", &[wire::ep01::ID]),
-    ("tdct", &[wire::tdct::ID]),
-    ("se00", &[wire::se00::ID, wire::senv::ID]),
-    ("senv", &[wire::se00::ID, wire::senv::ID]),
-    ("da00", &[wire::da00::ID]),
-    ("hs01", &[wire::hs01::ID, wire::hs00::ID]),
-    ("hs00", &[wire::hs01::ID, wire::hs00::ID]),
-    ("ad00", &[wire::ad00::ID]),
-    ("ar51", &[wire::ar51::ID]),
-    ("json", &[wire::json::ID]),
-    ("bpgr", &[wire::bpgr::ID]),
-];
-
-/// What the name of a group of frames has more where their attributes stand, in a group beside it.
-pub(crate) const METADATA: &str = "_metadata";
-
-/// Names of the edges of a histogram's bins, by dimension; more dimensions than these it has not.
-pub(crate) const AXES: [&str; 8] = ["axis_0", "axis_1", "axis_2", "axis_3", "axis_4", "axis_5", "axis_6", "axis_7"];
-
-/// What a module reads, with its settings.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Kind {
-    /// Events: `ev44`, `ev42`.
-    Ev44,
-    /// A log of values: `f144`, `f142`.
-    F144 {
-        /// Type of the values in the file.
-        dtype: DataType,
-        /// Their unit; empty where unknown.
-        units: String,
-        /// Whether least, greatest and mean stand at the end.
-        meta_data: bool,
-    },
-    /// Alarms: `al00`, and those in `f142`.
-    Al00,
-    /// States of a connection.
-    Ep01,
-    /// Times at which something happened.
-    Tdct,
-    /// A log of samples: `se00`, `senv`.
-    Se00 {
-        /// Type of the values in the file; that of the first message where `None`.
-        dtype: Option<DataType>,
-        /// Their unit; empty where unknown.
-        units: String,
-    },
-    /// Labelled arrays.
-    Da00 {
-        /// One more row a message.
-        variables: Vec<Variable>,
-        /// Written once.
-        constants: Vec<Variable>,
-    },
-    /// Histograms: `hs01`, `hs00`.
-    Hs01,
-    /// Frames.
-    Ad00 {
-        /// Type of the pixels in the file; that of the first frame where `None`.
-        dtype: Option<DataType>,
-    },
-    /// Raw readout.
-    Ar51,
-    /// Texts.
-    Json,
-    /// Groups.
-    Bpgr,
-    /// What a module from outside takes.
-    Outside(FromOutside),
-}
-
-/// A module from outside with its settings.
-#[derive(Clone)]
-pub struct FromOutside {
-    /// The module.
-    pub module: &'static dyn OutsideModule,
-    /// Its own settings.
-    pub settings: serde_json::Map<String, serde_json::Value>,
-    /// Names of the datasets that it makes.
-    pub datasets: Vec<String>,
-}
-
-impl PartialEq for FromOutside {
-    fn eq(&self, other: &Self) -> bool {
-        self.module.word() == other.module.word() && self.settings == other.settings
-    }
-}
-
-impl std::fmt::Debug for FromOutside {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {:?}", self.module.word(), self.settings)
-    }
-}
-
-/// A variable or constant of `da00`.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Variable {
-    /// Its name in the message and in the file.
-    pub name: String,
-    /// Unit; that of the message where `None`.
-    pub unit: Option<String>,
-    /// Text for a plot; that of the message where `None`.
-    pub label: Option<String>,
-    /// Type in the file; that of the message where `None`.
-    pub dtype: Option<DataType>,
-    /// Names of the dimensions; those of the message where `None`.
-    pub axes: Option<Vec<String>>,
-    /// Lengths of the dimensions; those of the message where `None`.
-    pub shape: Option<Vec<u64>>,
-    /// The values, where the template says them.
-    pub data: Option<Data>,
-}
-
-impl Kind {
-    /// The word of the template: its first schema.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Kind::Ev44 => "ev44",
-            Kind::F144 { .. } => "f144",
-            Kind::Al00 => "al00",
-            Kind::Ep01 => "ep01",
-            Kind::Tdct => "tdct",
-            Kind::Se00 { .. } => "se00",
-            Kind::Da00 { .. } => "da00",
-            Kind::Hs01 => "hs01",
-            Kind::Ad00 { .. } => "ad00",
-            Kind::Ar51 => "ar51",
-            Kind::Json => "json",
-            Kind::Bpgr => "bpgr",
-            Kind::Outside(from) => from.module.word(),
-        }
-    }
-
-    /// The schemas that it takes.
-    pub(crate) fn schemas(&self) -> &'static [[u8; 4]] {
-        if let Kind::Outside(from) = self {
-            return from.module.schemas();
-        }
-        MODULES.iter().find(|(word, _)| *word == self.name()).map(|(_, schemas)| *schemas).unwrap_or_default()
-    }
-
-    /// Whether the template may ask for alarms and states of the connection beside it.
-    pub(crate) fn asks_beside(&self) -> bool {
-        matches!(self, Kind::F144 { .. } | Kind::Tdct | Kind::Se00 { .. })
-    }
-
-    /// The NX_class of its group where scippnexus reads it.
-    fn class(&self) -> &'static str {
-        match self {
-            Kind::Ev44 => "NXevent_data",
-            Kind::F144 { .. } | Kind::Al00 | Kind::Ep01 | Kind::Tdct | Kind::Se00 { .. } => "NXlog",
-            Kind::Da00 { .. } | Kind::Hs01 | Kind::Ad00 { .. } => "NXdata",
-            Kind::Ar51 | Kind::Json | Kind::Bpgr => "NXcollection",
-            Kind::Outside(from) => from.module.class(),
-        }
-    }
-
-    /// True if what was said before a run still holds when it begins.
-    fn holds_on(&self) -> bool {
-        matches!(self, Kind::F144 { .. } | Kind::Se00 { .. } | Kind::Al00 | Kind::Ep01)
-    }
-
-    /// Names of its datasets where scippnexus reads them.
-    pub(crate) fn datasets(&self) -> Vec<&str> {
-        match self {
-            Kind::Ev44 => vec![
-                "event_id",
-                "event_time_offset",
-                "event_time_zero",
-                "event_index",
-                "cue_index",
-                "cue_timestamp_zero",
-            ],
-            Kind::F144 { meta_data, .. } => {
-                let mut names = vec!["value", "time", "cue_index", "cue_timestamp_zero"];
-                if *meta_data {
-                    names.extend(["minimum_value", "maximum_value", "average_value"]);
-                }
-                names
-            }
-            Kind::Al00 => vec!["alarm_time", "alarm_severity", "alarm_message"],
-            Kind::Ep01 => vec!["connection_status_time", "connection_status"],
-            Kind::Tdct => vec!["time", "cue_index", "cue_timestamp_zero"],
-            Kind::Se00 { .. } => vec!["value", "time", "cue_index", "cue_timestamp_zero"],
-            Kind::Hs01 => {
-                let mut names = vec!["time", "cue_index", "cue_timestamp_zero", "data", "errors"];
-                names.extend(AXES);
-                names
-            }
-            Kind::Ar51 => vec!["raw_data", "raw_data_index", "time", "arrival_time", "message_id"],
-            Kind::Json => vec!["text", "text_index", "time", "arrival_time"],
-            Kind::Bpgr => {
-                vec!["number", "time", "first", "count", "missing_index", "missing", "member_index", "member"]
-            }
-            Kind::Outside(from) => from.datasets.iter().map(String::as_str).collect(),
-            Kind::Ad00 { .. } => vec!["data", "id", "time", "arrival_time", "source"],
-            Kind::Da00 { variables, constants } => {
-                let mut names = vec!["time", "cue_index", "cue_timestamp_zero"];
-                names.extend(variables.iter().chain(constants).map(|v| v.name.as_str()));
-                names
-            }
-        }
-    }
-}
-
-impl Group {
-    /// Name of the group of the attributes of its frames, beside it.
-    pub(crate) fn metadata(&self) -> Option<String> {
-        let is_of_frames =
-            |node: &Node| matches!(node, Node::Module(module) if matches!(module.kind, Kind::Ad00 { .. }));
-        self.children.iter().any(is_of_frames).then(|| format!("{}{METADATA}", self.name))
-    }
-}
-
 impl Template {
     /// Reads a template, or says all that is wrong with it.
     pub fn parse(text: &[u8]) -> Result<Self, Vec<Mistake>> {
@@ -416,11 +59,7 @@ impl Template {
     }
 
     /// The same of a template that may name modules from outside, for a file of this layout.
-    pub fn parse_with(
-        text: &[u8],
-        modules: &[&'static dyn OutsideModule],
-        layout: Layout,
-    ) -> Result<Self, Vec<Mistake>> {
+    pub fn parse_with(text: &[u8], modules: &[&'static dyn UserModule], layout: Layout) -> Result<Self, Vec<Mistake>> {
         Self::read(text, "the text", None, modules, layout)
     }
 
@@ -428,7 +67,7 @@ impl Template {
     pub fn open(
         path: &Path,
         static_file: Option<&Path>,
-        modules: &[&'static dyn OutsideModule],
+        modules: &[&'static dyn UserModule],
         layout: Layout,
     ) -> Result<Self, Vec<Mistake>> {
         let name = path.display().to_string();
@@ -440,7 +79,7 @@ impl Template {
     pub fn checked(
         path: &Path,
         static_file: Option<&Path>,
-        modules: &[&'static dyn OutsideModule],
+        modules: &[&'static dyn UserModule],
         layout: Layout,
     ) -> Checked {
         let name = path.display().to_string();
@@ -460,7 +99,7 @@ impl Template {
         from: impl std::io::Read,
         name: &str,
         static_file: Option<&Path>,
-        modules: &[&'static dyn OutsideModule],
+        modules: &[&'static dyn UserModule],
         layout: Layout,
     ) -> Result<Self, Vec<Mistake>> {
         let (value, digest) = json_of(from, name).map_err(|mistake| vec![mistake])?;
@@ -471,7 +110,7 @@ impl Template {
         value: &json::Value,
         mut digest: String,
         static_file: Option<&Path>,
-        modules: &[&'static dyn OutsideModule],
+        modules: &[&'static dyn UserModule],
         layout: Layout,
     ) -> Result<Self, Vec<Mistake>> {
         if layout == Layout::Ess {
@@ -481,7 +120,7 @@ impl Template {
         if let Some(Ok(Content { digest: of_file, .. })) = &content {
             digest += &format!(" static {of_file}");
         }
-        let (root, static_file, warnings) = check::template(value, content, modules, layout)?;
+        let (root, static_file, warnings) = check::template(value, content, &with_users(modules), layout)?;
         Ok(Self { root, digest, static_file, warnings, layout })
     }
 
@@ -535,6 +174,35 @@ impl Template {
         });
         found.unwrap_or_default()
     }
+}
+
+/// Why these cannot be the modules of a program.
+pub(crate) fn wrong_modules(modules: &[&'static dyn UserModule]) -> Option<Fault> {
+    for (at, module) in modules.iter().enumerate() {
+        let word = module.word();
+        let cause = if is_word(word) {
+            "a module of that name already exists".to_owned()
+        } else if modules[..at].iter().any(|other| other.word() == word) {
+            "two modules have that name".to_owned()
+        } else if let Some(cause) = bad_name(word) {
+            cause
+        } else if module.schemas().is_empty() {
+            "it takes no schema".to_owned()
+        } else if (1..module.schemas().len()).any(|at| module.schemas()[..at].contains(&module.schemas()[at])) {
+            "a schema appears twice in it".to_owned()
+        } else {
+            continue;
+        };
+        return Some(Fault::new(format!("cannot add module `{word}`"), cause).hint("rename it"));
+    }
+    None
+}
+
+/// Whether a module of beamport has this word, or had it.
+fn is_word(word: &str) -> bool {
+    WITHOUT_STREAM.contains(&word)
+        || KINDS.iter().any(|kind| kind.words().any(|known| known == word))
+        || foreign(word).is_some()
 }
 
 /// The text as JSON, and its digest. A pipe or a device never ends: what is read does.

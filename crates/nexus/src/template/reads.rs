@@ -1,13 +1,12 @@
 //! The modules of a template that read streams, before anything is checked: the instrument file is compared with them, also
 //! where the template has mistakes.
 
-use super::check::{first_of, join};
+use super::check::first_of;
 use super::json::{Object, Value};
+use super::words::WITHOUT_STREAM;
+use crate::hdf::names::join;
 use crate::limits::{MODULES_MAX, NODES_MAX, STREAMS_MAX};
 use flow::checked::{ConfigText, StreamModule};
-
-/// Modules without a stream.
-const WITHOUT_STREAM: [&str; 3] = ["dataset", "link", "mdat"];
 
 /// The modules in the order of the text. A list that is longer than a template may have ends there: the check refuses it.
 pub(super) fn modules(root: &Value) -> Vec<StreamModule> {

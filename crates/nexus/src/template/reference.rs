@@ -1,60 +1,20 @@
 //! The page `docs/reference/nexus.md`: every module with its schemas, keys and datasets, made from what the writer does.
 //! Part of the tests: `BLESS=1 cargo test -p beamport-nexus reference` renews the page below its introduction.
 
-use super::{Kind, Layout, MODULES, Module, Node, Template, words};
-use crate::column::Design;
-use crate::filter::Filter;
-use crate::h5::Cell;
-use crate::module;
+use super::{Layout, Module, Node, Template, words};
+use crate::hdf::column::Design;
+use crate::hdf::filter::Filter;
+use crate::hdf::h5::Cell;
+use crate::module::{self, ALARMS, CONNECTION, KINDS, ModuleKind};
+use settings::Key;
 
-/// What each key of `config` takes, what it is without the line, and what it means.
+/// What each key of the `config` of every module takes, what it is without the line, and what it means.
 const KEYS: &[(&str, &str, &str, &str)] = &[
     ("stream", "name, or a list of names", "required", "The streams to read; each must be one of the sink's `inputs`."),
     ("topic", "the same", "-", "`stream` in ESS templates; if both are given, `stream` is used."),
     ("source", "text", "all of the stream", "The origin (`source_name`) of the messages."),
     ("compression", "a name, or an object of names by dataset", "none", "Compression of chunks."),
     ("writer_module", "text", "-", "Accepted, ignored: see `module`."),
-    (
-        "dtype",
-        "a type",
-        "`double` (`f144`); that of the first message (`se00`, `ad00`)",
-        "Type of `value` (`data` of frames) in the file; values out of its range are `unfit`.",
-    ),
-    ("type", "a type", "-", "Synonym of `dtype`."),
-    ("value_units", "text", "none", "Attribute `units` of `value`."),
-    ("unit", "text", "-", "Synonym of `value_units`."),
-    ("cue_seconds", "number above 0", "`10`", "Source time between two cues, in s, if the layout has cues."),
-    (
-        "meta_data",
-        "`true` or `false`",
-        "`true`",
-        "Whether to write `minimum_value`, `maximum_value` and `average_value` at the end.",
-    ),
-    (
-        "enable_alarm_info",
-        "`true` or `false`",
-        "`false`; `true` with `layout = \"ess\"`",
-        "Whether to add `al00` of the same origin.",
-    ),
-    (
-        "enable_epics_con_info",
-        "`true` or `false`",
-        "`false`; `true` with `layout = \"ess\"`",
-        "Whether to add `ep01` of the same origin.",
-    ),
-    (
-        "variables",
-        "list of objects",
-        "required",
-        "Variables that grow by a row per message: `name`, and `unit`, `label`, `data_type`, `axes`, `shape` to override those of the message.",
-    ),
-    ("constants", "list of objects", "none", "Variables that are written once; the same keys, and `data`."),
-    (
-        "attributes",
-        "attributes",
-        "none",
-        "More attributes of the group; a list may use the ESS form, with `data` and `data_type`.",
-    ),
 ];
 
 /// Keys of modules without a stream, and of a variable of `da00`: whose, then as in [`KEYS`].
@@ -84,7 +44,9 @@ const KEYS_OF: &[(&str, &str, &str, &str, &str)] = &[
 /// The tables of the page.
 fn reference() -> String {
     let mut out = String::from("## Keys of every module with a stream\n\n");
-    keys(&mut out, words::STREAM);
+    let lines = words::STREAM.iter().map(|name| KEYS.iter().find(|line| line.0 == *name));
+    // A key without a line is one that the test below finds.
+    keys(&mut out, lines.map(|line| *line.unwrap_or(&("", "-", "-", "-"))));
     let tuning: Vec<String> = words::TUNING.iter().map(|word| format!("`{word}`")).collect();
     out += &format!(
         "\nThese keys of ESS templates are accepted with valid values; the writer ignores them, except those in the table of a log: {}. The distance of cues is set in time (`cue_seconds`), not in events or messages (`cue_interval`).\n",
@@ -103,21 +65,10 @@ fn reference() -> String {
         out += &format!("\n`{word}`:\n\n");
         keys_of(&mut out, word, names);
     }
-    let mut done: Vec<&str> = Vec::new();
-    for (word, _) in MODULES {
-        let module = module_of(word, Layout::Nexus);
-        let kind = &module.kind;
-        if done.contains(&kind.name()) {
-            continue;
-        }
-        done.push(kind.name());
-        let same: Vec<&str> = MODULES
-            .iter()
-            .map(|(w, _)| *w)
-            .filter(|w| module_of(w, Layout::Nexus).kind.name() == kind.name())
-            .collect();
-        one(&mut out, &same, &module);
-        as_ess(&mut out, &module, &module_of(word, Layout::Ess));
+    for kind in KINDS {
+        let module = module_of(kind, Layout::Nexus);
+        one(&mut out, &module);
+        as_ess(&mut out, &module, &module_of(kind, Layout::Ess));
     }
     out
 }
@@ -127,64 +78,58 @@ const GROUPS: &str = "
 The group of a module has the attributes `NX_class`, `stream` (a name or a list of names; `topic` with `layout = \"ess\"`), `writer_module` (the first word of its section) and, if the template names one, `source`. An `NXdata` also has `signal`, `axes` and `NAME_indices`. A module never changes an attribute that the template gives its group.
 ";
 
-/// The module that a word means, without any settings.
-fn module_of(word: &str, layout: Layout) -> Module {
+/// A module of a kind, without any settings.
+fn module_of(kind: &ModuleKind, layout: Layout) -> Module {
+    let word = kind.word;
     let text = |more: &str| format!(r#"{{"children": [{{"module": "{word}", "config": {{"stream": "s"{more}}}}}]}}"#);
     let parsed = Template::parse_with(text("").as_bytes(), &[], layout)
         .or_else(|_| Template::parse_with(text(r#", "variables": []"#).as_bytes(), &[], layout));
-    let schemas = MODULES.iter().find(|(known, _)| *known == word).map(|(_, schemas)| *schemas);
-    let is_it = |module: &Module| Some(module.kind.schemas()) == schemas;
     let children = parsed.map(|template| template.root.children).unwrap_or_default();
     let found = children.into_iter().find_map(|node| match node {
-        Node::Module(module) if is_it(&module) => Some(module),
+        Node::Module(module) if module.word() == word => Some(*module),
         _ => None,
     });
-    found.unwrap_or_else(|| panic!("a word of the table is a module: {word}"))
+    found.unwrap_or_else(|| panic!("a word of the list is a module: {word}"))
 }
 
-fn one(out: &mut String, words: &[&str], module: &Module) {
+fn one(out: &mut String, module: &Module) {
     let kind = &module.kind;
-    let title: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
-    let schemas: Vec<String> = kind.schemas().iter().map(|id| format!("`{}`", id.escape_ascii())).collect();
+    let title: Vec<String> = kind.words().map(|word| format!("`{word}`")).collect();
+    let schemas: Vec<String> = kind.schemas.iter().map(|id| format!("`{}`", id.escape_ascii())).collect();
     *out += &format!("\n## {}\n\nSchemas {}; the group is `{}`.", title.join(", "), schemas.join(" "), module.class());
     if module.holds_on() {
         *out += " It begins with the last message before the run.";
     }
     *out += "\n\n";
-    let mut own: Vec<&str> = words::settings(kind.name()).to_vec();
-    if kind.asks_beside() {
-        own.extend([words::ALARMS, words::CONNECTION]);
-    }
-    if !own.is_empty() {
-        keys(out, &own);
+    let neighbours: &[&Key] = if kind.has_neighbours { &[&ALARMS, &CONNECTION] } else { &[] };
+    let mut own = kind.keys.iter().chain(neighbours).peekable();
+    if own.peek().is_some() {
+        keys(out, own.map(|key| (key.name, key.takes, default_of(key), key.about)));
         *out += "\n";
     }
-    if matches!(kind, Kind::Da00 { .. }) {
+    if kind.keys.iter().any(|key| key.name == "variables") {
         *out += "Of a variable or a constant:\n\n";
         keys_of(out, "variable", words::VARIABLE);
         *out += "\n";
     }
     *out += "| dataset | type | attributes |\n|---|---|---|\n";
     let designs = module::columns(module);
-    let names = module.datasets();
     for design in &designs {
         *out += &format!("{}\n", row(kind, design));
     }
-    for name in names.iter().filter(|name| designs.iter().all(|design| name_of(design) != **name)) {
-        let (when, said) = match *name {
-            name if name.ends_with("_value") => ("`float64`, once, at the end", "`units`: those of `value`"),
-            "errors" => ("with the first message", "`units`: `counts`"),
-            name if name.starts_with("axis_") => {
-                ("with the first message", "`units`, `long_name`: those of the message")
-            }
-            _ => ("with the first message", "-"),
-        };
-        *out += &format!("| `{name}` | {when} | {said} |\n");
+    for name in module.datasets().iter().filter(|name| designs.iter().all(|design| name_of(design) != **name)) {
+        let late = kind.about.late.iter().find(|(late, ..)| late == name);
+        let (_, when, attributes) = late.unwrap_or_else(|| panic!("`{name}` of `{}` has no line in `late`", kind.word));
+        *out += &format!("| `{name}` | {when} | {attributes} |\n");
     }
-    tell(out, &rules(module));
+    tell(out, kind.about.rules);
     if let Some(time) = module::time_of(module) {
         *out += &format!("\nIn a complete file, rows are sorted by `{time}`.\n");
     }
+}
+
+fn default_of(key: &Key) -> &'static str {
+    if key.is_required { "required" } else { key.default }
 }
 
 /// What is other in the layout of ESS.
@@ -212,7 +157,7 @@ fn as_ess(out: &mut String, module: &Module, ess: &Module) {
     if !gone.is_empty() {
         *out += &format!("\nThere is no {} then.\n", gone.join(" "));
     }
-    let mut said = rules(ess);
+    let mut said = ess.kind.about.rules_ess.to_vec();
     if ess.holds_on() && !module.holds_on() {
         said.push("It begins with the last message before the run.");
     }
@@ -225,59 +170,17 @@ fn tell(out: &mut String, rules: &[&str]) {
     }
 }
 
-/// What a table of datasets does not say.
-fn rules(module: &Module) -> Vec<&'static str> {
-    let is_ess = module.layout == Layout::Ess;
-    match (&module.kind, is_ess) {
-        (Kind::F144 { .. }, false) => {
-            vec!["A log of arrays has no `minimum_value`, `maximum_value` and `average_value`."]
-        }
-        (Kind::Al00 | Kind::Ep01, false) => vec![
-            "Put it in the group of the log of its origin: alone it is an `NXlog` without `value`, which scippnexus loads as a plain group.",
-        ],
-        (Kind::Tdct, false) => {
-            vec!["Name the group `top_dead_center`: chexus requires a `value` in an `NXlog` with another name."]
-        }
-        (Kind::Da00 { .. }, false) => vec![
-            "Whole numbers with errors (`NAME_errors`, or `errors` of the signal) are `float64` unless `data_type` sets another type: scipp supports errors of real numbers only.",
-            "`NAME_indices` of the group lists the dimensions of the signal that a dataset has; a dataset has `axes` only if the signal lacks one of its dimensions.",
-        ],
-        (Kind::Ad00 { .. }, false) => vec![
-            "`data` has the attribute `interpretation`: `scalar`, `spectrum` or `image`, by the dimensions of a frame.",
-            "Attributes of frames are datasets of the group `NAME_metadata` beside it; real numbers have an empty `units`, because frames have none.",
-        ],
-        (Kind::Ad00 { .. }, true) => vec![
-            "`NAME_metadata` also has `id`, `arrival_time` and `source`.",
-            "A frame with the time of the previous one is `repeated`. A frame smaller than the first is padded with zeros; a larger one is `unfit`, because chunks have the shape of the first (the ESS file writer extends the dataset).",
-            "`value` has the type of the first frame, not `double`: no digit is lost, and 16-bit data take a quarter of the space.",
-        ],
-        (Kind::Ev44, true) => vec![
-            "A message without events adds no row.",
-            "Events without pixels have `event_id` 0 (the ESS file writer makes `event_id` shorter than `event_time_offset`, which no tool can load).",
-        ],
-        (Kind::Da00 { .. }, true) => vec![
-            "A message with the time of the previous one is `repeated`.",
-            "A variable that a message lacks is NaN, or the largest number of an integer type; the message is `unfit` if type and shape of the variable are unknown, or if it has no variable at all.",
-        ],
-        (Kind::Se00 { .. }, true) => vec![
-            "Without `dtype`, integers of up to 32 bits are `int64`; other types stay unchanged, because `int64` cannot hold all of their values.",
-        ],
-        _ => Vec::new(),
-    }
-}
-
-fn row(kind: &Kind, design: &Design) -> String {
+fn row(kind: &ModuleKind, design: &Design) -> String {
     let said = |(name, value): &(&str, super::Data)| {
         format!("`{name}`: {}", value.as_text().map_or("-".into(), |text| format!("`{text}`")))
     };
-    // A text that the template gives is not known here.
-    let is_known =
-        |(_, value): &&(&str, super::Data)| !matches!((kind, value.as_text()), (Kind::F144 { .. }, Some("")));
+    // The unit of a value is what the template says.
+    let is_of_template = kind.keys.iter().any(|key| key.name == "value_units") && name_of(design) == "value";
+    let is_known = |(name, _): &&(&str, super::Data)| !(is_of_template && *name == "units");
     let mut attributes: Vec<String> = design.attributes.iter().filter(is_known).map(said).collect();
-    if *kind == Kind::Hs01 && name_of(design) == "data" {
-        attributes.push("`units`: `counts`".to_owned());
-    }
-    if matches!(kind, Kind::F144 { .. } | Kind::Se00 { .. }) && name_of(design) == "value" {
+    let late = kind.about.late_attributes.iter().filter(|(name, _)| *name == name_of(design));
+    attributes.extend(late.map(|(_, attribute)| (*attribute).to_owned()));
+    if is_of_template {
         attributes.push("`units`: `value_units`".to_owned());
     }
     let attributes = if attributes.is_empty() { "-".to_owned() } else { attributes.join(", ") };
@@ -288,25 +191,17 @@ fn name_of(design: &Design) -> &str {
     design.path.rsplit('/').next().unwrap_or_default()
 }
 
-fn type_of(kind: &Kind, design: &Design) -> String {
-    let of_messages = match kind {
-        Kind::Se00 { .. } => &["value"][..],
-        Kind::Hs01 => &["data", "errors"],
-        Kind::Ad00 { .. } => &["data", "value"],
-        _ => &[],
-    };
+fn type_of(kind: &ModuleKind, design: &Design) -> String {
     match design.cell {
-        _ if of_messages.contains(&name_of(design)) => "that of the first message".into(),
+        _ if kind.about.typed_by_message.contains(&name_of(design)) => "that of the first message".into(),
         Cell::Number(dtype) => format!("`{}`", dtype.name()),
         Cell::Chars(bytes) => format!("text of {bytes} bytes"),
     }
 }
 
-fn keys(out: &mut String, names: &[&str]) {
+fn keys<'a>(out: &mut String, lines: impl Iterator<Item = (&'a str, &'a str, &'a str, &'a str)>) {
     *out += "| key | takes | default | meaning |\n|---|---|---|---|\n";
-    for name in names {
-        // A key without a line here is one that the test below finds.
-        let (_, takes, default, about) = KEYS.iter().find(|(key, ..)| key == name).unwrap_or(&("", "-", "-", "-"));
+    for (name, takes, default, about) in lines {
         *out += &format!("| `{name}` | {takes} | {default} | {about} |\n");
     }
 }
@@ -328,8 +223,7 @@ fn every_key_is_explained() {
         let is_it = KEYS_OF.iter().any(|(of, known, ..)| of == whose && known == key);
         assert!(is_it, "`{key}` of {whose} has no line in KEYS_OF");
     }
-    let settings = MODULES.iter().flat_map(|(word, _)| words::settings(word));
-    for key in words::STREAM.iter().chain(settings).chain(&[words::ALARMS, words::CONNECTION]) {
+    for key in words::STREAM {
         assert!(KEYS.iter().any(|(known, ..)| known == key), "`{key}` has no line in KEYS");
     }
 }

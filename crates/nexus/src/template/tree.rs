@@ -2,8 +2,8 @@
 //!
 //! Each thing is looked at once: a million of them take seconds.
 
-use super::check::short;
 use super::{Group, Mistake, Module, Node};
+use crate::hdf::names::short;
 use crate::limits::MISTAKES_MAX;
 use settings::nearest;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -271,8 +271,8 @@ impl Tree {
                     let class = module.class();
                     let other = first.get_or_insert(module);
                     if other.class() != class {
-                        let cause = format!("the group is {} for `{}` already", other.class(), other.kind.name());
-                        let hint = format!("put `{}` ({class}) in its own group", module.kind.name());
+                        let cause = format!("the group is {} for `{}` already", other.class(), other.word());
+                        let hint = format!("put `{}` ({class}) in its own group", module.word());
                         self.wrong(module.pointer.clone(), cause, hint);
                     }
                 }

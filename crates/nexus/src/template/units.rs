@@ -129,7 +129,7 @@ pub(super) fn refused(unit: &str, wanted: Quantity) -> Option<(String, String)> 
     };
     let cause = match found {
         Some(_) => format!("`{unit}` is not a unit of {noun}"),
-        None => format!("`{}` is not a known unit of {noun}", super::check::short(unit)),
+        None => format!("`{}` is not a known unit of {noun}", crate::hdf::names::short(unit)),
     };
     let hint = match nearest(unit, usual.iter().copied()).filter(|_| found.is_none()) {
         Some(meant) => format!("did you mean `{meant}`?"),

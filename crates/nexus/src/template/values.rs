@@ -1,8 +1,9 @@
 //! Values in a template: lists and rules, their types, shapes and limits.
 
-use super::check::{Check, join, kind_of};
-use super::data::{self, Data, DataType, Values};
+use super::check::{Check, kind_of};
 use super::json::{Numbers, Object, Value};
+use crate::hdf::names::join;
+use crate::hdf::value::{Data, DataType, Values, bounds, put_real, put_whole};
 use crate::limits::{DATASET_BYTES_MAX, FIXED_BYTES_MAX, RANK_MAX, TEXTS_MAX};
 use serde_json::Number;
 use wire::DType;
@@ -201,7 +202,7 @@ impl Check {
         let data = Data { dtype, shape, values: Values::Range { first, step } };
         // |first|, |step| < 2^64 and the count < 2^28: no overflow in 128 bits.
         let last = first + step * i128::from(data.count() - 1);
-        let (least, most) = data::bounds(number).unwrap_or((-(1 << 53), 1 << 53));
+        let (least, most) = bounds(number).unwrap_or((-(1 << 53), 1 << 53));
         if [first, last].iter().any(|v| !(least..=most).contains(v)) {
             self.wrong(
                 at,
@@ -264,7 +265,7 @@ impl Check {
                 values: Values::Linspace { first, last },
             };
             // Whole types are rounded here, where they are made once.
-            match data::bounds(number) {
+            match bounds(number) {
                 None => Data { dtype, ..exact },
                 Some((least, most)) => {
                     let mut bytes = Vec::new();
@@ -275,7 +276,7 @@ impl Check {
                             self.wrong(at, cause, hint);
                             return None;
                         }
-                        data::put_whole(&mut bytes, number, whole);
+                        put_whole(&mut bytes, number, whole);
                     }
                     Data::numbers(number, bytes)
                 }
@@ -417,7 +418,7 @@ fn misfit(number: impl std::fmt::Display, whole: Option<i128>, dtype: DType) -> 
         DType::UInt64,
     ];
     let holds = |dtype: &&DType| {
-        data::bounds(**dtype).zip(whole).is_some_and(|((least, most), whole)| (least..=most).contains(&whole))
+        bounds(**dtype).zip(whole).is_some_and(|((least, most), whole)| (least..=most).contains(&whole))
     };
     let fits = WHOLE.iter().find(holds).map_or("double", |dtype| dtype.name());
     (format!("{number} does not fit {}", dtype.name()), format!("choose a type that holds it, such as \"{fits}\""))
@@ -425,21 +426,21 @@ fn misfit(number: impl std::fmt::Display, whole: Option<i128>, dtype: DType) -> 
 
 fn put(number: &Number, dtype: DType, bytes: &mut Vec<u8>) -> Result<(), Refused> {
     let misfit = || Err(misfit(number, whole_of(number), dtype));
-    match (data::bounds(dtype), whole_of(number), number.as_f64()) {
+    match (bounds(dtype), whole_of(number), number.as_f64()) {
         (Some((least, most)), Some(whole), _) => {
             if !(least..=most).contains(&whole) {
                 return misfit();
             }
-            data::put_whole(bytes, dtype, whole);
+            put_whole(bytes, dtype, whole);
         }
         (Some((least, most)), None, Some(real)) => {
             if real.fract() != 0.0 || !(least..=most).contains(&(real as i128)) {
                 return misfit();
             }
-            data::put_whole(bytes, dtype, real as i128);
+            put_whole(bytes, dtype, real as i128);
         }
         (None, _, Some(real)) if real.is_finite() && (dtype == DType::Float64 || (real as f32).is_finite()) => {
-            data::put_real(bytes, dtype, real);
+            put_real(bytes, dtype, real);
         }
         _ => return misfit(),
     }

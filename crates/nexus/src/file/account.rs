@@ -1,0 +1,76 @@
+//! The account of a run as datasets: the JSON as it is, and its lists as tables.
+//!
+//! A list of objects becomes a group with a dataset for each key, one row an object: numbers where all are numbers, else
+//! text; an object of counts (`{"full": 3}`) is their sum. What is no list of objects stands in the JSON alone.
+
+use crate::hdf::value::Data;
+use crate::limits::TABLE_ROWS_MAX;
+use serde_json::Value;
+use wire::DType;
+
+/// A group and its datasets.
+pub(crate) type Table = (String, Vec<(String, Data)>);
+
+/// What is to be written below `path`.
+pub(crate) fn tables(path: &str, account: &str) -> Vec<Table> {
+    let whole = Data::text(account.replace('\0', ""));
+    let mut out = vec![(path.to_owned(), vec![("account".to_owned(), whole)])];
+    let Ok(Value::Object(account)) = serde_json::from_str(account) else { return out };
+    for (name, value) in &account {
+        let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        if let (Some(rows), true) = (value.as_array(), is_name)
+            && (1..=TABLE_ROWS_MAX).contains(&rows.len())
+            && let Some(columns) = table(rows)
+        {
+            out.push((format!("{path}/{name}"), columns));
+        }
+        if let (Some(closed), "closed") = (value.as_bool(), name.as_str()) {
+            out[0].1.push((name.clone(), Data::number(DType::Int8, &[u8::from(closed)])));
+        }
+        if let (Some(content), "content") = (value.as_str(), name.as_str()) {
+            out[0].1.push((name.clone(), Data::text(content.to_owned())));
+        }
+        if let (Some(lost), "lost") = (value.as_u64(), name.as_str()) {
+            out[0].1.push((name.clone(), Data::number(DType::UInt64, &lost.to_le_bytes())));
+        }
+    }
+    out
+}
+
+fn table(rows: &[Value]) -> Option<Vec<(String, Data)>> {
+    let first = rows.first()?.as_object()?;
+    let names = first.keys().filter(|k| !k.is_empty() && !k.contains(['/', '\0']) && *k != "." && *k != "..");
+    names
+        .map(|name| {
+            let cells: Vec<Value> = rows.iter().map(|row| plain(&row[name])).collect();
+            let numbers = |dtype, bytes: Vec<u8>| Some((name.clone(), Data::numbers(dtype, bytes)));
+            if let Some(all) = cells.iter().map(Value::as_i64).collect::<Option<Vec<_>>>() {
+                return numbers(DType::Int64, all.iter().flat_map(|n| n.to_le_bytes()).collect());
+            }
+            if let Some(all) = cells.iter().map(Value::as_u64).collect::<Option<Vec<_>>>() {
+                return numbers(DType::UInt64, all.iter().flat_map(|n| n.to_le_bytes()).collect());
+            }
+            if let Some(all) = cells.iter().map(Value::as_f64).collect::<Option<Vec<_>>>() {
+                return numbers(DType::Float64, all.iter().flat_map(|n| n.to_le_bytes()).collect());
+            }
+            let texts = cells.iter().map(|cell| match cell {
+                Value::String(text) => text.replace('\0', ""),
+                Value::Null => String::new(),
+                other => other.to_string(),
+            });
+            Some((name.clone(), Data::texts(texts.collect())))
+        })
+        .collect()
+}
+
+/// Truth as 0 or 1, an object of counts as their sum.
+fn plain(value: &Value) -> Value {
+    match value {
+        Value::Bool(truth) => Value::from(u8::from(*truth)),
+        Value::Object(counts) => match counts.values().map(Value::as_u64).sum::<Option<u64>>() {
+            Some(sum) => Value::from(sum),
+            None => value.clone(),
+        },
+        other => other.clone(),
+    }
+}

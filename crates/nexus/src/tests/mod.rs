@@ -1,0 +1,5 @@
+//! Files as a whole.
+
+mod many;
+mod sealed;
+pub(crate) mod whole;
