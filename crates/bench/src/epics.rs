@@ -5,10 +5,9 @@
 //! is no rate. Processor time is that of the taking program alone, without the server's.
 
 use super::frames::stop;
-use super::measure::{Figure, Sample, Series, Unit, cpu_seconds_of};
+use super::measure::{Figure, Sample, Series, Unit, alternate, cpu_seconds_of};
 use super::peers::{Peers, Talk};
 use super::place::{Folder, output, program, python_with, wrong};
-use super::store::alternate;
 use flow::{Data, Fault};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};

@@ -7,10 +7,9 @@
 use super::broker::{Client, open};
 use super::frames::stop;
 use super::kafka::{READ, Up};
-use super::measure::{Figure, Sample, Series, Spread, Unit, timed};
+use super::measure::{Figure, Sample, Series, Spread, Unit, alternate, timed};
 use super::nexus::seal;
 use super::place::{Folder, output, program, wrong};
-use super::store::alternate;
 use flow::Fault;
 use serde_json::{Value, json};
 use std::cell::Cell;

@@ -6,9 +6,8 @@
 
 use super::broker::{Client, open, seconds};
 use super::frames::stop;
-use super::measure::{Figure, Sample, Series, Unit, timed};
+use super::measure::{Figure, Sample, Series, Unit, alternate, timed};
 use super::place::{Folder, output, program, wrong};
-use super::store::alternate;
 use flow::{Data, Fault};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

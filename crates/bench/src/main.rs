@@ -23,6 +23,7 @@ mod place;
 #[allow(unreachable_pub, reason = "it is public where the tests have it")]
 mod ports;
 mod reading;
+mod served;
 mod sizes;
 mod store;
 mod sweep;
@@ -31,6 +32,7 @@ mod view;
 mod waiting;
 mod web;
 mod wire;
+mod writers;
 
 use clap::Parser as _;
 use cli::Asked;

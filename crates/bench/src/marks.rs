@@ -2,11 +2,11 @@
 //! it is safe, and a writer with a reader at its heels.
 
 use super::limit::{Pages, Recycled};
-use super::measure::{Figure, Sample, Series, Unit, timed};
+use super::measure::{Figure, Sample, Series, Unit, alternate, timed};
 use super::place::{Folder, wrong};
 use super::reading::{Reading, SPIN};
 use super::sizes::Sizes;
-use super::store::{BATCH, JUMBO_BYTES, alternate, append, open};
+use super::writers::{BATCH, JUMBO_BYTES, append, open};
 use flow::Fault;
 use std::time::Duration;
 use store::{Level, Options, WhenFull, Writer};

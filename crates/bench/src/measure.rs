@@ -251,6 +251,25 @@ impl Figure {
     }
 }
 
+/// Limit and product in turn, the other one first in every second round: a machine that slows down hurts both.
+pub(crate) fn alternate(
+    rounds: u32,
+    mut ours: impl FnMut() -> Result<Sample, Fault>,
+    mut limit: impl FnMut() -> Result<Sample, Fault>,
+) -> Result<(Vec<Sample>, Vec<Sample>), Fault> {
+    let (mut us, mut them) = (Vec::new(), Vec::new());
+    for round in 0..rounds {
+        if round % 2 == 0 {
+            them.push(limit()?);
+            us.push(ours()?);
+        } else {
+            us.push(ours()?);
+            them.push(limit()?);
+        }
+    }
+    Ok((us, them))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

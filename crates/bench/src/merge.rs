@@ -2,10 +2,10 @@
 //! built into groups of which the messages are copied out, against the copying alone. All of ours in one thread.
 
 use super::limit::Ring;
-use super::measure::{Figure, Series, Unit, timed};
+use super::measure::{Figure, Series, Unit, alternate, timed};
 use super::place::{Folder, wrong};
 use super::sizes::Sizes;
-use super::store::{META, alternate, named};
+use super::writers::{META, named};
 use flow::edge::WorkerPlace;
 use flow::{
     Data, Fault, Merge, MergeBy, MergeInput, MergeOptions, Native, Slot, SlotOptions, UpstreamState, Work, WorkOptions,

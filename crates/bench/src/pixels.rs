@@ -3,7 +3,7 @@
 
 use super::measure::{Figure, Sample, Series, Unit};
 use super::place::{Folder, output, program, python_with, wrong};
-use super::web::{Served, append_image};
+use super::served::{Served, append_image};
 use flow::{Data, Fault};
 use std::path::PathBuf;
 use std::process::Command;

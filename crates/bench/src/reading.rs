@@ -15,7 +15,7 @@ use store::{Kind, Os, ReadOptions, Reader};
 
 /// How long a reader that follows sleeps at most before it looks again.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// How long it looks without sleeping before: longer than a batch of [`super::store::BATCH`] takes to write, so that the
+/// How long it looks without sleeping before: longer than a batch of [`super::writers::BATCH`] takes to write, so that the
 /// writer need not wake it at each.
 pub(crate) const SPIN: Duration = Duration::from_micros(200);
 /// Names the stream that a reader process reads.

@@ -2,24 +2,17 @@
 
 use super::limit::{Pages, Pass, Recycled, Ring, SEGMENT_BYTES};
 use super::marks;
-use super::measure::{Figure, Sample, Series, Unit, timed};
+use super::measure::{Figure, Series, Unit, alternate, timed};
 use super::place::{Folder, wrong};
 use super::reading::Reading;
 use super::sizes::Sizes;
 use super::view;
 use super::waiting;
+use super::writers::{BATCH, JUMBO_BYTES, append, open};
 use flow::Fault;
 use std::path::Path;
 use std::time::Duration;
-use store::{Error, Level, Meta, Options, Os, SchemaId, WhenFull, Writer};
-
-/// What every message of the measurements says about itself.
-pub(crate) const META: Meta =
-    Meta { source_time: 1_700_000_000_000_000_000, origin: 0, origin_seq: 0, schema: SchemaId(*b"ev44"), flags: 0 };
-/// An ESS event message of 1 kB to 10 kB: the size of a jumbo frame's payload.
-pub(crate) const JUMBO_BYTES: usize = 8800;
-/// Messages that become visible together where a row says so.
-pub(crate) const BATCH: u64 = 64;
+use store::{Level, Options, WhenFull};
 
 /// Measures one figure in so many rounds.
 type Row = fn(&Sizes, u32) -> Result<Figure, Fault>;
@@ -50,56 +43,6 @@ pub(crate) fn run(sizes: &Sizes, rounds: u32, tell: &mut dyn FnMut(&Figure)) -> 
         figures.push(figure);
     }
     Ok(figures)
-}
-
-pub(crate) fn open(folder: &Path, options: &Options) -> Result<Writer, Fault> {
-    named(folder, "bench", options)
-}
-
-/// The same of this name, and from an origin of this name.
-pub(crate) fn named(folder: &Path, name: &str, options: &Options) -> Result<Writer, Fault> {
-    let mut writer = Writer::open(&Os::shared(), folder, name, options).map_err(wrong("the stream cannot be made"))?;
-    // That of row 0, as in every stream of a source.
-    writer.origin(name).map_err(wrong("the origin"))?;
-    Ok(writer)
-}
-
-/// Appends `count` messages of `piece`, publishing every `batch`; waits where there is no room.
-pub(crate) fn append(writer: &mut Writer, piece: &[u8], count: u64, batch: u64) -> Result<(), Error> {
-    let mut meta = META;
-    for i in 1..=count {
-        meta.origin_seq = i;
-        while let Err(error) = writer.push(&meta, &[piece]) {
-            match error {
-                e if e.is_full() => writer.wait_room(Duration::from_millis(10)),
-                other => return Err(other),
-            }
-        }
-        if i % batch == 0 {
-            writer.publish();
-        }
-    }
-    writer.publish();
-    Ok(())
-}
-
-/// Limit and product in turn, the other one first in every second round: a machine that slows down hurts both.
-pub(crate) fn alternate(
-    rounds: u32,
-    mut ours: impl FnMut() -> Result<Sample, Fault>,
-    mut limit: impl FnMut() -> Result<Sample, Fault>,
-) -> Result<(Vec<Sample>, Vec<Sample>), Fault> {
-    let (mut us, mut them) = (Vec::new(), Vec::new());
-    for round in 0..rounds {
-        if round % 2 == 0 {
-            them.push(limit()?);
-            us.push(ours()?);
-        } else {
-            us.push(ours()?);
-            them.push(limit()?);
-        }
-    }
-    Ok((us, them))
 }
 
 fn append_over_memcpy(

@@ -2,10 +2,10 @@
 //! against a pass over the bytes that it shows.
 
 use super::limit::{Pages, Pass};
-use super::measure::{Figure, Sample, Series, Unit, timed};
+use super::measure::{Figure, Sample, Series, Unit, alternate, timed};
 use super::place::{Folder, wrong};
 use super::sizes::Sizes;
-use super::store::{BATCH, JUMBO_BYTES, alternate, append, open};
+use super::writers::{BATCH, JUMBO_BYTES, append, open};
 use flow::Fault;
 use std::path::Path;
 use store::{Error, Options, Os, Parent, ReadOptions, Reader, Writer};

@@ -7,10 +7,10 @@
 //! says `ready` when it begins, and ends with its standard input.
 
 use super::limit::Pages;
-use super::measure::{Figure, Sample, Series, Spread, Unit, timed};
+use super::measure::{Figure, Sample, Series, Spread, Unit, alternate, timed};
 use super::place::{Folder, wrong};
 use super::sizes::Sizes;
-use super::store::{BATCH, JUMBO_BYTES, alternate, append, open};
+use super::writers::{BATCH, JUMBO_BYTES, append, open};
 use flow::Fault;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;

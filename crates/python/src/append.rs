@@ -7,8 +7,9 @@
 
 use crate::fault;
 use crate::limits::{DIRECT_BYTES_MIN, WAIT_STEP};
-use crate::memory::{Exported, Ours, unpicklable};
+use crate::memory::{Exported, unpicklable};
 use crate::named::Named;
+use crate::owned::Ours;
 use crate::stream::nanoseconds;
 use flow::{Appender, Data, Fault, Label};
 use pyo3::prelude::*;

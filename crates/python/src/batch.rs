@@ -1,48 +1,17 @@
 //! Some messages in a row, and their columns.
 
+use crate::block::Block;
 use crate::fault;
-use crate::memory::{Ours, Pinned, View, bytes_of, unpicklable};
+use crate::memory::{View, unpicklable};
 use crate::message::{Message, no_field, unreadable};
 use crate::numpy;
+use crate::owned::{Ours, bytes_of};
 use flow::Fault;
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
 use std::sync::Arc;
-use store::Entry;
 use wire::{DType, Field};
-
-/// Some messages: a copy of their entries (64 bytes each), and the segments with their payloads.
-pub(crate) struct Block {
-    pub(crate) entries: Vec<Entry>,
-    pub(crate) sequences: Vec<u64>,
-    /// Where each payload lies: which of the segments, and its first byte there.
-    pub(crate) places: Vec<(usize, u64)>,
-    pub(crate) segments: Vec<Pinned>,
-    pub(crate) origins: Arc<[Arc<str>]>,
-}
-
-impl Block {
-    pub(crate) fn message(&self, at: usize) -> Option<Message> {
-        let (entry, sequence) = (self.entries.get(at)?, self.sequences.get(at)?);
-        let origin = self.origins.get(entry.origin as usize).cloned().unwrap_or_else(|| "".into());
-        let &(segment, place) = self.places.get(at)?;
-        // Messages without bytes lie nowhere.
-        let pinned = self.segments.get(segment).cloned().unwrap_or_else(|| Arc::new(Ours::new(None)));
-        Some(Message::new(*sequence, *entry, (pinned, place), origin))
-    }
-
-    /// Some of its messages.
-    pub(crate) fn part(&self, rows: &[usize]) -> Self {
-        Self {
-            entries: rows.iter().map(|at| self.entries[*at]).collect(),
-            sequences: rows.iter().map(|at| self.sequences[*at]).collect(),
-            places: rows.iter().map(|at| self.places[*at]).collect(),
-            segments: self.segments.clone(),
-            origins: self.origins.clone(),
-        }
-    }
-}
 
 /// Some messages in a row: a sequence of `Message`, with columns over all of them.
 ///
@@ -97,6 +66,16 @@ fn single(field: &Field<'_>) -> Option<(DType, [u8; 8])> {
 }
 
 impl Block {
+    /// One of its messages.
+    pub(crate) fn message(&self, at: usize) -> Option<Message> {
+        let (entry, sequence) = (self.entries.get(at)?, self.sequences.get(at)?);
+        let origin = self.origins.get(entry.origin as usize).cloned().unwrap_or_else(|| "".into());
+        let &(segment, place) = self.places.get(at)?;
+        // Messages without bytes lie nowhere.
+        let pinned = self.segments.get(segment).cloned().unwrap_or_else(|| Arc::new(Ours::new(None)));
+        Some(Message::new(*sequence, *entry, (pinned, place), origin))
+    }
+
     fn payload(&self, at: usize) -> &[u8] {
         let (segment, place) = self.places[at];
         self.segments.get(segment).map_or(&[], |s| bytes_of(s, place, self.entries[at].length.into()))

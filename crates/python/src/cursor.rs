@@ -4,11 +4,13 @@
 //! Without `follow` the end is where the stream ended when reading began, so an iteration that is slower than its
 //! source still comes to its end.
 
-use crate::batch::{Batch, Block};
+use crate::batch::Batch;
+use crate::block::Block;
 use crate::fault;
 use crate::limits::{BATCH_MESSAGES_MAX, SEARCHES_MAX, WAIT_STEP};
-use crate::memory::{Ours, pinned, unpicklable};
+use crate::memory::unpicklable;
 use crate::message::Message;
+use crate::owned::{Ours, pinned};
 use crate::position::{self, From, Position};
 use crate::reader_pool::ReaderPool;
 use flow::Fault;

@@ -45,7 +45,7 @@ pub(crate) fn of_store(py: Python<'_>, doing: &str, folder: &Path, cause: &store
         store::Error::Gone { first } => {
             format!("go on with the oldest message that is left: `start={first}`; to be waited for, run as a sink")
         }
-        store::Error::Rewound { .. } => crate::position::rewound(cause),
+        store::Error::Rewound { .. } => rewound(cause),
         store::Error::Taken { pid, .. } if *pid == std::process::id() => {
             "end the earlier reading with its `.close()`, or take another name".to_owned()
         }
@@ -68,4 +68,14 @@ pub(crate) fn of_store(py: Python<'_>, doing: &str, folder: &Path, cause: &store
         _ => String::new(),
     };
     error(py, Fault::new(format!("stream `{name}` cannot be {doing}"), cause).hint(hint))
+}
+
+/// The hint for what a recovery cut.
+fn rewound(error: &store::Error) -> String {
+    match error {
+        store::Error::Rewound { epoch, end, .. } if *end != u64::MAX && *end > 0 => {
+            format!("undo the results of the cut messages, then resume with `start=(stream.uuid, {epoch}, {end})`")
+        }
+        _ => "begin with `start=\"beginning\"`".to_owned(),
+    }
 }

@@ -9,6 +9,7 @@
 
 mod append;
 mod batch;
+mod block;
 mod books;
 mod codec;
 mod cursor;
@@ -19,6 +20,7 @@ mod memory;
 mod message;
 mod named;
 mod numpy;
+mod owned;
 mod position;
 mod reader_pool;
 mod stream;

@@ -1,8 +1,9 @@
 //! One message: what its index entry says, and its fields by name.
 
 use crate::fault;
-use crate::memory::{Held, Ours, Pinned, View, bytes_of, unpicklable};
+use crate::memory::{View, unpicklable};
 use crate::numpy;
+use crate::owned::{Held, Ours, Pinned, bytes_of};
 use flow::Fault;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

@@ -8,7 +8,7 @@ use flow::Fault;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
 use std::path::Path;
-use store::{Error, Header};
+use store::Header;
 
 /// The next message to be read, named for ever: what Python has as `(uuid, epoch, sequence)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,14 +111,4 @@ pub(crate) fn gone(py: Python<'_>, header: &Header, wanted: u64, first: u64) -> 
     let go_on = format!("to skip them: `start=(stream.uuid, {}, {first})`", header.epoch_of(first));
     let what = format!("cannot read stream `{}` from {wanted} on", header.name);
     fault::error(py, Fault::new(what, cause).hint(go_on))
-}
-
-/// The hint for what a recovery cut.
-pub(crate) fn rewound(error: &Error) -> String {
-    match error {
-        Error::Rewound { epoch, end, .. } if *end != u64::MAX && *end > 0 => {
-            format!("undo the results of the cut messages, then resume with `start=(stream.uuid, {epoch}, {end})`")
-        }
-        _ => "begin with `start=\"beginning\"`".to_owned(),
-    }
 }

@@ -5,7 +5,7 @@
 //! a pop, so that no fork can see one taken.
 
 use crate::limits::READERS_KEPT_MAX;
-use crate::memory::Ours;
+use crate::owned::Ours;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use store::{Check, Header, Kind, Media, Os, ReadOptions, Reader, Start};

@@ -6,11 +6,13 @@
 //! Failure behaviour: an exception puts the message aside with its traceback, and the next one comes. What is no
 //! `Exception` (`SystemExit`, `KeyboardInterrupt`) ends the slot; who started it starts another.
 
-use crate::batch::{Batch, Block};
+use crate::batch::Batch;
+use crate::block::Block;
 use crate::fault;
 use crate::finder::Finding;
-use crate::memory::{Ours, bytes_of_buffer, pinned};
+use crate::memory::bytes_of_buffer;
 use crate::message::Message;
+use crate::owned::{Ours, pinned};
 use flow::{Data, Fault, Made, Outputs, Slot, SlotOptions, Stepped, Stop};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;

@@ -1,7 +1,7 @@
 //! A writer of streams for the tests of this package: views, and any flags. Programs have `append::Writer`.
 
 use crate::fault;
-use crate::memory::Ours;
+use crate::owned::Ours;
 use pyo3::prelude::*;
 use std::collections::HashMap;
 use std::path::PathBuf;

@@ -33,6 +33,7 @@ mod array;
 mod as_json;
 mod error;
 mod field;
+mod fields;
 mod flat;
 #[doc(hidden)]
 pub mod fuzz;
@@ -88,7 +89,8 @@ pub mod x5f2;
 pub use array::{Array, DType, List, Number, Numbers, Scalar};
 pub use as_json::{JsonError, of_json, to_json, to_json_within};
 pub use error::Error;
-pub use field::{Field, Fields, columns, fields, message_of, range_in};
+pub use field::{Field, Fields};
+pub use fields::{columns, fields, message_of, range_in};
 pub use message::{KNOWN, Message, read};
 pub use part::{Column, Kind};
 

@@ -15,9 +15,8 @@ mod sender;
 
 use super::epics::thousandth;
 use super::frames::stop;
-use super::measure::{Figure, Sample, Series, Unit, cpu_seconds_of};
+use super::measure::{Figure, Sample, Series, Unit, alternate, cpu_seconds_of};
 use super::place::{Folder, program, wrong};
-use super::store::alternate;
 use bare::Bare;
 use chain::Chain;
 use flow::{Data, Fault, ledger};
