@@ -1,6 +1,6 @@
 """The process of modules in Python: `python -m beamport._modules JSON`, started by a writer of NeXus files.
 
-What it is asked and what it answers stands in `crates/nexus/src/outside/python.rs`.
+What it is asked and what it answers stands in `crates/nexus/src/program/python.rs`.
 """
 
 from __future__ import annotations

@@ -163,8 +163,9 @@ def test_uplot_is_that_of_npm(ours, theirs):
 @pytest.mark.services
 def test_page_is_served_as_it_is_here(served):
     _, url = served
-    for path in PAGE.iterdir():
-        assert ask(url, path.name.replace("index.html", "")) == path.read_bytes(), path.name
+    for path in (path for path in PAGE.rglob("*") if path.is_file()):
+        name = str(path.relative_to(PAGE)).replace("index.html", "")
+        assert ask(url, name) == path.read_bytes(), name
 
 
 @pytest.mark.services

@@ -11,9 +11,9 @@ mod damaged;
 
 pub use damaged::{Seen, damaged};
 
-use crate::entry::{ENTRY_BYTES, Entry, salt, salt_seed};
-use crate::layout::Commit;
-use crate::names::{Names, ORIGINS};
+use crate::format::commit::Commit;
+use crate::format::entry::{ENTRY_BYTES, Entry, salt, salt_seed};
+use crate::format::names::{Names, ORIGINS};
 use crate::{Check, Drain, Header, Level, Media, Options, Os, ReadOptions, Reader, Stretch, Writer, crc32c, verify};
 use std::path::Path;
 use std::sync::Arc;

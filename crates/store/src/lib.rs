@@ -8,58 +8,41 @@
 mod atomic {
     pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 }
-mod abandoned;
-mod committer;
-mod crc;
-mod drain;
-mod entries;
-mod entry;
+mod check;
 mod error;
-mod foreign;
+mod format;
 #[doc(hidden)]
 pub mod fuzz;
-mod layout;
 pub mod limits;
 mod live;
-pub mod media;
-mod mend;
-mod names;
-mod os;
-mod pins;
+mod open;
+mod outside;
 pub mod printed;
-mod protocol;
-mod reader;
-mod recover;
-mod repair;
-mod reserve;
-mod segment;
-mod steady;
-mod stretch;
-mod verify;
-mod view;
-mod watch;
-mod writer;
+mod read;
+mod write;
 
-pub use abandoned::{abandoned, remove_abandoned};
-pub use crc::crc32c;
-pub use entry::{ENTRY_BYTES, Entry, Meta, SchemaId, flags, mix};
+pub use check::repair::{Repaired, repair};
+pub use check::verify::{Damage, Verified, verify};
 pub use error::{Error, Result, Trouble};
-pub use foreign::Foreign;
-pub use layout::{Clock, Header, Level, hex};
+pub use format::crc::crc32c;
+pub use format::entry::{ENTRY_BYTES, Entry, Meta, SchemaId, flags, mix};
+pub use format::header::{Clock, Header, Level, hex};
+pub use format::parents::ParentRow;
+pub use format::recovery::Recovery;
 pub use limits::FORMAT;
-pub use live::LivePlace;
-pub use media::Media;
-pub use os::{Os, end_if_forked, process_id};
-pub use pins::{Kind, Pins, ReaderInfo};
-pub use reader::{Batch, Bounds, Check, Mapped, ReadOptions, Reader, Start};
-pub use recover::{Recovery, remove};
-pub use repair::{Repaired, repair};
-pub use reserve::Reserved;
-pub use stretch::{Missing, Stretch, TimeSpan, Walked, Why};
-pub use verify::{Damage, Verified, verify};
-pub use view::{Parent, ParentRow};
-pub use watch::Watch;
-pub use writer::{Drain, Options, WhenFull, Writer};
+pub use live::abandoned::{abandoned, remove_abandoned};
+pub use live::pins::{Kind, Pins, ReaderInfo};
+pub use live::place::LivePlace;
+pub use open::remove::remove;
+pub use outside::foreign::Foreign;
+pub use outside::media::{self, Media};
+pub use outside::os::{Os, end_if_forked, process_id};
+pub use read::reader::{Batch, Bounds, Check, Mapped, ReadOptions, Reader, Start};
+pub use read::stretch::{Missing, Stretch, TimeSpan, Walked, Why};
+pub use read::watch::Watch;
+pub use write::reserve::Reserved;
+pub use write::view::Parent;
+pub use write::writer::{Drain, Options, WhenFull, Writer};
 
 /// One message as a reader sees it: nothing is copied, the payload points into stream memory.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,7 @@
 mod atomic {
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 }
-#[path = "../src/protocol.rs"]
+#[path = "../src/live/protocol.rs"]
 mod protocol;
 
 use atomic::{AtomicU32, AtomicU64, Ordering};

@@ -14,7 +14,7 @@ struct Layers {
 }
 
 /// A new module gets its place here.
-const CRATES: [Layers; 15] = [
+const CRATES: [Layers; 16] = [
     Layers {
         krate: "wire",
         layers: &[
@@ -49,6 +49,21 @@ const CRATES: [Layers; 15] = [
     Layers {
         krate: "settings",
         layers: &[&["key", "limits"], &["mistake", "units"], &["family", "name", "page"], &["section"], &["json"]],
+    },
+    Layers {
+        krate: "store",
+        layers: &[
+            &["limits"],
+            &["error", "printed"],
+            &["outside"],
+            &["format"],
+            &["live"],
+            &["read"],
+            &["write"],
+            &["open"],
+            &["check"],
+            &["fuzz"],
+        ],
     },
     Layers {
         krate: "flow",
@@ -264,7 +279,8 @@ impl Top {
         let mut top = Self::default();
         for statement in plain.split(';') {
             let statement = statement.rsplit('}').next().filter(|_| !statement.contains(" use ")).unwrap_or(statement);
-            if let Some((_, name)) = statement.rsplit_once("mod ") {
+            // One with a body is a part of the root.
+            if let Some((_, name)) = statement.rsplit_once("mod ").filter(|(_, name)| !name.contains('{')) {
                 top.modules.insert(name.trim().to_owned());
             }
         }

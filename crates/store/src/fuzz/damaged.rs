@@ -9,11 +9,12 @@
 //! u8 how the streams were left, then changes of 6 B: u8 which file, u8 what, u16 where, u16 with what
 //! ```
 
-use crate::entry::{Entry, Meta, SchemaId};
 use crate::error::Error;
-use crate::layout::{Head, Header, Level};
-use crate::media::{Media, Open};
-use crate::recover::home_of;
+use crate::format::control_page::Head;
+use crate::format::entry::{Entry, Meta, SchemaId};
+use crate::format::header::{Header, Level};
+use crate::live::place::home_of;
+use crate::outside::media::{Media, Open};
 use crate::{Check, Drain, Kind, Os, ReadOptions, Reader, Stretch, WhenFull, Writer, repair, verify};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -230,7 +231,7 @@ fn lay(media: &Arc<dyn Media>, laid: &Laid, folder: &Path, gone: bool) -> crate:
         paths.extend(write(&live, &laid.live)?);
     }
     if let Ok(file) = media.open(&live.join("head"), Open::Write) {
-        let map = file.map(crate::layout::HEAD_BYTES, true).map_err(Error::io("map", &live))?;
+        let map = file.map(crate::format::control_page::HEAD_BYTES, true).map_err(Error::io("map", &live))?;
         // Its folder is this one now: else it would be taken for that of another.
         Head::of(&map).home.store(home_of(media.as_ref(), &stream)?, Ordering::Relaxed);
     }

@@ -1,0 +1,7 @@
+//! The system, behind traits: media, clocks, files of others.
+
+pub(crate) mod files;
+pub(crate) mod foreign;
+pub mod media;
+pub(crate) mod os;
+pub(crate) mod steady;
