@@ -5,8 +5,9 @@ use crate::figures::{absent, span, thousands};
 use crate::file::writer_name;
 use crate::limits::{DEAD_NAMED, WRITERS_MAX};
 use crate::mover::{Failed, Written};
-use flow::ledger::{Account, DeadTime, Entry, Missing, Row, total};
+use flow::ledger::{Account, DeadTime, Entry, Row, total};
 use flow::records::{Commit, Gap, Run};
+use flow::status::Missing;
 use flow::status::members;
 use flow::{Data, Fault};
 use serde::Serialize;
@@ -536,8 +537,9 @@ pub fn events_of(payload: &[u8]) -> u64 {
 mod tests {
     use super::{Report, StageReport, by_reason, missing_lines};
     use flow::Fault;
-    use flow::ledger::{Account, Entry, Missing, Row};
+    use flow::ledger::{Account, Entry, Row};
     use flow::records::Gap;
+    use flow::status::Missing;
     use serde_json::json;
     use std::collections::BTreeMap;
 

@@ -184,7 +184,7 @@ impl Started {
             report
         };
         for stage in &names_of_stages {
-            match flow::ledger::stage(&data, stage).and_then(|rows| Ok((rows, flow::ledger::missing(&data, stage)?))) {
+            match flow::ledger::stage(&data, stage).and_then(|rows| Ok((rows, flow::status::missing(&data, stage)?))) {
                 Ok((rows, ids)) => {
                     stages.rows.extend(rows);
                     stages.missing.extend(ids);

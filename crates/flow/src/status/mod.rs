@@ -14,6 +14,9 @@
 
 mod history;
 pub mod members;
+mod missing;
+
+pub use missing::{Missing, missing};
 
 use crate::commits::{self, BySink, CommitsView};
 use crate::limits::STATISTICS_STALE_NS;
@@ -208,7 +211,7 @@ pub struct Status {
     /// The accounts of merges, workers and live sinks, one an input, over all that they were given.
     pub stages: Vec<ledger::Row>,
     /// The ids that merges by number did not have; only looked for with the accounts.
-    pub missing: Vec<ledger::Missing>,
+    pub missing: Vec<Missing>,
     /// What cannot be read.
     pub unreadable: Vec<Unreadable>,
     /// Messages of books that cannot be read; only looked for with the accounts.
@@ -308,7 +311,7 @@ impl Watch {
                     status.streams.push(stream);
                     status.stages.extend(rows);
                     if accounts {
-                        status.missing.extend(ledger::missing(&self.data, &name)?);
+                        status.missing.extend(missing(&self.data, &name)?);
                     }
                 }
                 Err(fault) => status.unreadable.push(Unreadable { name, why: fault.cause }),

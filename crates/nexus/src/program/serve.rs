@@ -362,7 +362,7 @@ fn open_feed(data: &Data, job: &WriterJob) -> Result<(Feed, Option<String>), Fau
 fn finish(data: &Data, job: &WriterJob, feed: &mut Feed, sink: &mut dyn Target) -> Result<Value, Fault> {
     // The commit first: gaps are counted from commits.
     feed.flush(sink, clock::now())?;
-    let mut account = ledger::account_of_feed(data, &job.sink, feed)?;
+    let mut account = feed.account(data, &job.sink)?;
     let mut stop = feed.run().end();
     if let Some(Snapshot { time, .. }) = job.snapshot {
         account.state = "snapshot".into();

@@ -619,7 +619,7 @@ impl Flow {
                 return Ok(None);
             }
             feed.flush(sink, now)?;
-            let account = ledger::account_of_feed(&data, SINK, feed)?;
+            let account = feed.account(&data, SINK)?;
             let account = serde_json::to_string(&account).unwrap_or_default();
             feed.finish(sink, &account, now)?;
             Ok(Some("finished"))

@@ -75,7 +75,7 @@ pub(super) fn sealed(data: &Data, keeper: &mut RunKeeper, now: i64, streams: &[&
 fn fed(data: &Data, feed: &mut Feed, sink: &mut Taker, now: i64) -> ledger::Account {
     let is_complete = (0..200).any(|_| feed.step(sink).unwrap().complete);
     assert!(is_complete, "the sink waits for what will not come");
-    let account = ledger::account_of_feed(data, "file", feed).unwrap();
+    let account = feed.account(data, "file").unwrap();
     feed.finish(sink, "{}", now).unwrap();
     for row in &account.rows {
         let parts = [&row.aside, &row.skipped, &row.lost].iter().flat_map(|map| map.values()).sum::<u64>();

@@ -215,7 +215,7 @@ fn ids_beyond_those_that_a_commit_lists_were_not_counted() {
     (0..3).for_each(|i| place.bring(i, u64::MAX).unwrap());
     place.live(2 * WAIT);
     assert_eq!(place.shown.len(), 3600);
-    let missing = ledger::missing(&place.data(&place.witness), NAME).unwrap().unwrap();
+    let missing = flow::status::missing(&place.data(&place.witness), NAME).unwrap().unwrap();
     assert_eq!((missing.missing, missing.incomplete), (900, 900));
     assert_eq!(missing.without, BTreeMap::from([(2, 900)]));
     assert_eq!(missing.gaps.len(), 1000, "the list is bounded");
@@ -224,7 +224,7 @@ fn ids_beyond_those_that_a_commit_lists_were_not_counted() {
     place.open().unwrap();
     place.frame(0, 2701, begin, 16);
     place.end().unwrap();
-    let missing = ledger::missing(&place.data(&place.witness), NAME).unwrap().unwrap();
+    let missing = flow::status::missing(&place.data(&place.witness), NAME).unwrap().unwrap();
     assert_eq!(missing.without, BTreeMap::from([(2, 901)]));
 }
 

@@ -11,8 +11,7 @@ use crate::commits::{self, commits_of_run, last_commit, reader_name, seen};
 use crate::content::Content;
 use crate::data::{Data, not_written, stream_fault};
 use crate::records::{CUT, Commit, Gap, Input, Range, Run, reason_of};
-use crate::runs;
-use crate::{Aside, Fault, Sink};
+use crate::{Aside, Fault, Sink, ledger, runs};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -174,6 +173,11 @@ impl Feed {
     /// True if an earlier feed finished the work: there is nothing to do.
     pub fn finished(&self) -> bool {
         self.finished
+    }
+
+    /// The account of the run as it is just before the feed finishes: what the file says.
+    pub fn account(&self, data: &Data, sink: &str) -> Result<ledger::Account, Fault> {
+        ledger::account_of_inputs(data, (self.run(), sink), self.accounts(), self.gaps())
     }
 
     /// The accounts so far, one an input.

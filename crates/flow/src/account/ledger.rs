@@ -16,12 +16,12 @@ use crate::commits::{BySink, commits_of, last_commit};
 use crate::data::{Data, stream_fault};
 use crate::limits::UNEXPLAINED_MAX;
 use crate::numbers::{Walked, numbers};
-use crate::records::{ABSENT, BEYOND, CUT, Commit, Gap, REFUSED, Run, THROTTLED, UNKNOWN, WAITS, unknown_of};
+use crate::records::{ABSENT, BEYOND, CUT, Commit, Gap, Input, REFUSED, Run, THROTTLED, UNKNOWN, WAITS, unknown_of};
 use crate::tally::Tally;
 use crate::totals;
 use crate::{Fault, ResumeOrigin, runs};
 use serde::Serialize;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// One origin's account at the entry of a stream.
@@ -463,16 +463,20 @@ pub fn account_of_commits(data: &Data, run: &Run, commits: &BySink, sinks: &[Str
     finish_account(data, run, rows, gaps, &begins, finished)
 }
 
-/// The account of a run as a feed sees it just before it finishes: what the file says.
-pub fn account_of_feed(data: &Data, sink: &str, feed: &crate::Feed) -> Result<Account, Fault> {
-    let run = feed.run();
+/// The account of a run by the inputs and gaps of a sink that has not finished.
+pub(crate) fn account_of_inputs<'a>(
+    data: &Data,
+    (run, sink): (&Run, &str),
+    inputs: impl Iterator<Item = &'a Input>,
+    gaps: &[Gap],
+) -> Result<Account, Fault> {
     let mut rows = Vec::new();
     let mut begins = Vec::new();
-    for input in feed.accounts() {
+    for input in inputs {
         rows.push(row(data, run, sink, input, false)?);
         begins.push((input.stream.clone(), input.first));
     }
-    finish_account(data, run, rows, feed.gaps().to_vec(), &begins, true)
+    finish_account(data, run, rows, gaps.to_vec(), &begins, true)
 }
 
 fn finish_account(
@@ -554,7 +558,7 @@ fn dead_time(run: &Run, gaps: &[Gap]) -> Vec<DeadTime> {
 }
 
 /// The newest commit of a merge, a worker or a live sink, by its name; none for another stage.
-fn filled(data: &Data, stream: &str) -> Result<Option<Commit>, Fault> {
+pub(crate) fn filled(data: &Data, stream: &str) -> Result<Option<Commit>, Fault> {
     let newest = newest_commit(data, &commits_of(stream), &mut |_| true)?;
     Ok(newest.filter(|commit| commit.run.is_empty() && !commit.inputs.is_empty()))
 }
@@ -617,54 +621,13 @@ fn names(data: &Data) -> Result<Vec<String>, Fault> {
     Ok(data.streams(true)?.into_iter().filter_map(of).collect())
 }
 
-/// The ids that a merge by number did not have, or not whole.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Missing {
-    /// Merge.
-    pub stage: String,
-    /// Ids of which nothing came, since ever.
-    pub missing: u64,
-    /// Ids of which not all came, since ever.
-    pub incomplete: u64,
-    /// Of these, by how many parts did not come.
-    pub without: BTreeMap<u32, u64>,
-    /// The newest of both that its book still lists, oldest first.
-    pub gaps: VecDeque<Gap>,
-}
-
-/// Gaps of one merge that are listed: the counts say how many there are.
-const MISSING_MAX: usize = 1000;
-
-/// The ids that a merge by number did not have; none for another stage, and where all are there.
-pub fn missing(data: &Data, name: &str) -> Result<Option<Missing>, Fault> {
-    let Some((missing, without)) = filled(data, name)?.and_then(|commit| crate::merge::missing(&commit)) else {
-        return Ok(None);
-    };
-    let incomplete = without.values().sum();
-    let mut all = Missing { stage: name.to_owned(), missing, incomplete, without, gaps: VecDeque::new() };
-    for message in data.book_messages(&commits_of(name))? {
-        for gap in Commit::read(&message)?.gaps.into_iter().filter(|g| g.stream == name && !g.by_sequence) {
-            match all.gaps.back_mut() {
-                Some(last) if last.reason == gap.reason && last.last.checked_add(1) == Some(gap.first) => {
-                    last.last = gap.last;
-                }
-                _ => all.gaps.push_back(gap),
-            }
-            if all.gaps.len() > MISSING_MAX {
-                all.gaps.pop_front();
-            }
-        }
-    }
-    Ok((missing + incomplete > 0).then_some(all))
-}
-
 /// The counts of an input of one kind, by reason.
-fn group(input: &crate::records::Input, kind: &str) -> BTreeMap<String, u64> {
+fn group(input: &Input, kind: &str) -> BTreeMap<String, u64> {
     let of_kind = |(name, n): (&String, &u64)| Some((name.strip_prefix(kind)?.strip_prefix('.')?.to_string(), *n));
     input.counts.iter().filter_map(of_kind).collect()
 }
 
-fn row(data: &Data, run: &Run, stage: &str, input: &crate::records::Input, finished: bool) -> Result<Row, Fault> {
+fn row(data: &Data, run: &Run, stage: &str, input: &Input, finished: bool) -> Result<Row, Fault> {
     let (aside, lost) = (group(input, "aside"), group(input, "lost"));
     let mut skipped = group(input, "skipped");
     // Messages of the stream that are not of the run are no part of the run's account.
