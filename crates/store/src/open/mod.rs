@@ -146,7 +146,7 @@ fn open(media: &Arc<dyn Media>, folder: &Path, name: &str, options: &Options) ->
         clean: false,
     };
     let made = (recovery != Recovery::Live).then(|| header.clone());
-    let writer = build(media, folder, header, options, recovery, standing, commit, lock);
+    let writer = build(media, folder, header, (options, recovery), (standing, commit), lock);
     if let (Err(e), Some(header)) = (&writer, made)
         && !matches!(e, Error::Locked(_))
         && matches!(any_head(m, &header, folder), Ok(None))
