@@ -99,7 +99,7 @@ class Channel {
         need(ca_flush_io());
     }
 
-    // libca would go on with the type that the channel had.
+    // libca would continue with the type that the channel had.
     void disconnected() {
         for (evid *one : {&properties_, &values_}) {
             if (*one != nullptr) ca_clear_subscription(*one);

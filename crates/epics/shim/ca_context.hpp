@@ -1,4 +1,4 @@
-// What libca has once for a process or a thread.
+// The state of libca that exists once for a process or a thread.
 #ifndef BEAMPORT_EPICS_CA_CONTEXT_HPP
 #define BEAMPORT_EPICS_CA_CONTEXT_HPP
 

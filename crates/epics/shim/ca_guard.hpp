@@ -1,4 +1,4 @@
-// What the guard before libca must know of the client.
+// The facts about the client that the guard before libca needs.
 #ifndef BEAMPORT_EPICS_CA_GUARD_HPP
 #define BEAMPORT_EPICS_CA_GUARD_HPP
 

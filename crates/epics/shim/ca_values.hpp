@@ -1,4 +1,4 @@
-// What an update of Channel Access says, as a State.
+// An update of Channel Access as a State.
 #ifndef BEAMPORT_EPICS_CA_VALUES_HPP
 #define BEAMPORT_EPICS_CA_VALUES_HPP
 

@@ -26,7 +26,7 @@ struct bp_client {
 
     virtual void add(uint64_t id, const char *pv, uint32_t size, uint32_t options) = 0;
     virtual void remove(uint64_t id) = 0;
-    // What is due, with each call of bp_poll.
+    // The work that is due, with each call of bp_poll.
     virtual void tend() {}
     // Null where the id is unknown.
     virtual const beamport::Line *line(uint64_t id) const = 0;

@@ -115,7 +115,7 @@ inline Number read_number(const std::string &text, bool is_whole) {
     if (!is_whole) {
         number.type = BP_F64;
         number.real = strtod(begin, &end);
-        // What is too small is rounded; a whole number is not.
+        // A number that is too small is rounded; a whole number is not.
         if (std::fabs(number.real) < 1) errno = 0;
         if (text.find_first_not_of("0123456789", text[0] == '-' ? 1 : 0) == std::string::npos) {
             char *whole_end = nullptr;

@@ -291,7 +291,7 @@ class PvaClient final : public bp_client {
     std::unordered_map<uint64_t, std::shared_ptr<Subscribed>> all_;
 };
 
-// What a peer does wrong is an update; the library would print it each time. What it warns of by itself are addresses
+// A mistake of a peer is an update; the library would print it each time. By itself it warns of addresses
 // that it cannot use, and PVs that two servers have.
 void quiet() {
     if (getenv("PVXS_LOG") != nullptr) {

@@ -81,7 +81,7 @@ std::string text(const Value &value) {
 void stamp(int64_t from, uint32_t part, int64_t &seconds, uint32_t &nanoseconds) {
     seconds = from;
     nanoseconds = part < 1000000000u ? part : 999999999u;
-    // What servers of records send for a time that was never set.
+    // The time that servers of records send where it was never set.
     if (seconds == POSIX_TIME_AT_EPICS_EPOCH && nanoseconds == 0) seconds = 0;
 }
 
@@ -148,7 +148,7 @@ std::vector<Value> structures(const Value &field) {
 }
 
 // Adds an attribute of an image. One that is a structure becomes several: its field `value` under the name of the
-// attribute, the others as `NAME.FIELD`. What has no place in a message is counted.
+// attribute, the others as `NAME.FIELD`. Parts without a place in a message are counted.
 void add_attribute(Extra &image, const Named &of, const Value &value, int depth) {
     if (value && (value.type() == TypeCode::Any || value.type() == TypeCode::Union)) {
         Value inner;

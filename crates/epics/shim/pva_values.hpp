@@ -1,4 +1,4 @@
-// What an update of pvAccess says, as a State.
+// An update of pvAccess as a State.
 #ifndef BEAMPORT_EPICS_PVA_VALUES_HPP
 #define BEAMPORT_EPICS_PVA_VALUES_HPP
 
@@ -10,7 +10,7 @@
 
 namespace beamport {
 
-// Reads the updates of one subscription. What an update leaves out, it has from those before.
+// Reads the updates of one subscription. Fields that an update leaves out come from those before.
 class PvaReader {
   public:
     // The next update may have another type, and has everything.

@@ -225,7 +225,7 @@ void Queue::forget(Node *node) {
 }
 
 size_t Queue::poll(bp_update *updates, size_t most) {
-    // What they hold may be large: let go of without the lock.
+    // Their content may be large: it is freed without the lock.
     for (Node *node : given_) node->state = State();
     size_t filled = take(most, updates);
     for (Node *node : given_) {

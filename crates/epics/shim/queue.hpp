@@ -62,7 +62,7 @@ struct Named {
     Elements values;
 };
 
-// What only tables and images have. It does not change once it is made.
+// The part that only tables and images have. It does not change once it is made.
 struct Extra {
     std::vector<Named> named;
     std::vector<bp_named> given; // points into `named`
@@ -81,7 +81,7 @@ struct Extra {
     void finish();
 };
 
-// Texts that change seldom. Two threads count who holds them, so there is one count for all.
+// Texts that change seldom. Two threads count their references, so there is one count for all.
 struct Texts {
     std::string alarm, units, type_id;
 };
@@ -142,7 +142,7 @@ class Queue {
 
     // From any thread. A PV that overwrote updates elsewhere says how many in `squashed`.
     void push(Line &line, uint32_t what, const State &state, uint32_t changed = 0, uint64_t squashed = 0);
-    // What only says something about the channel.
+    // An update about the channel alone.
     void push(Line &line, uint32_t what, const std::string &text = std::string());
 
     int descriptor() const { return descriptor_; }

@@ -7,7 +7,7 @@ use crate::plan::Plan;
 use crate::value::{Update, text};
 use wire::ep01::ConnectionInfo;
 
-/// What is sent of a PV.
+/// The messages that are sent of a PV.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wants {
     pub(crate) values: bool,
@@ -208,7 +208,7 @@ impl Channel {
         if self.is_camera() {
             self.be_camera();
         }
-        // What is asked for from now on is sent with the next update.
+        // Messages that are requested from now on are sent with the next update.
         self.alarm.take_if(|_| !before.alarms);
         self.units.take_if(|_| !before.units);
         if self.wants.repeat == 0 {

@@ -8,7 +8,7 @@ use flow::Fault;
 use serde_json::Value;
 use settings::{Refused, shortened};
 
-/// What is asked for.
+/// A request.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Change {
     pub(crate) add: Vec<Entry>,

@@ -20,10 +20,10 @@ impl Word for Protocol {
     const ALL: &'static [(&'static str, Self)] = &[("pva", Self::Pva), ("ca", Self::Ca), ("fake", Self::Fake)];
 }
 
-/// What the values of a PV become.
+/// The schema of the values of a PV.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum Schema {
-    /// What its type asks for.
+    /// The schema of its type.
     #[default]
     Auto,
     F144,
@@ -51,7 +51,7 @@ impl Word for Schema {
     ];
 }
 
-/// What makes an entry another one.
+/// The identity of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Identity {
     pub(crate) protocol: Protocol,

@@ -38,7 +38,7 @@ impl Fakes {
             self.next = place + 1;
             return Some(*place);
         }
-        // What nobody had time to draw is left out.
+        // Values for which there was no time are left out.
         self.due = Some(self.due.saturating_add(self.period))
             .filter(|due| (now..=now + self.period).contains(due))
             .unwrap_or(now + self.period);

@@ -13,7 +13,7 @@ use crate::limits::{ABSENT, FRAMES_WINDOW, UNTIMED};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// What the number of a frame says.
+/// The meaning of the number of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sign {
     /// The next frame, one beyond a hole, or one that fills a hole.
@@ -102,7 +102,7 @@ impl Frames {
         sign
     }
 
-    /// What a number says; its place in the numbers is noted, its stamp not yet.
+    /// The meaning of a number; its place in the numbers is noted, its stamp not yet.
     fn judge(&mut self, arrival: &Arrival) -> Sign {
         let Arrival { number, own, time, now, is_cut } = *arrival;
         if !self.is_begun {

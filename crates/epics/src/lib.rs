@@ -7,7 +7,7 @@
 //!
 //! Failure behaviour: a missing library is a mistake in `check` and a fault at the start. A PV that nobody serves, an
 //! IOC that dies, a server that refuses: messages `ep01`, figures in the status, and nothing else; the client libraries
-//! reconnect. What the client's queue overwrote is a gap of exactly as many numbers.
+//! reconnect. Updates that the client's queue overwrote are a gap of exactly as many numbers.
 
 mod channel;
 mod codec;

@@ -125,7 +125,7 @@ fn path() -> Result<PathBuf, String> {
     folder.ok_or_else(|| "the program has no folder above its own".to_owned())
 }
 
-/// What the loader says of its newest failure.
+/// The newest failure of the loader.
 fn loader_error() -> String {
     // SAFETY: it returns null or a text that ends with NUL and stays until the next call of the loader in this thread.
     let text = unsafe { libc::dlerror() };

@@ -119,7 +119,7 @@ pub(crate) const VARIABLE: &str = "BEAMPORT_EPICS";
 /// The version of its interface that this crate calls: `BP_ABI` in its header.
 pub(crate) const ABI: u32 = 3;
 
-/// PVs that one sink writes: ten times what feedback needs. What it keeps of each is in each of its commits.
+/// PVs that one sink writes: ten times what feedback needs. The state of each is in each of its commits.
 pub(crate) const PUT_PVS_MAX: usize = 100;
 
 /// Bytes of a value that a sink writes: an array of 1,000 numbers. It is in the commits of the sink.

@@ -16,7 +16,7 @@ use wire::tdct::{self, Tdct};
 use wire::un00::{self, Un00};
 use wire::{Array, DType, Error, List, Numbers, Scalar};
 
-/// What an update of a value became.
+/// The message of an update of a value.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Made<'u> {
     /// The message in [`Maker::bytes`].
@@ -29,7 +29,7 @@ pub(crate) enum Made<'u> {
     Unfit(&'static str),
 }
 
-/// What became of the compression of a frame.
+/// The result of decompressing a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Codec {
     /// It is decoded, or had none.

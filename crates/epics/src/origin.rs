@@ -64,7 +64,7 @@ impl Origin {
     pub(crate) fn receive(&mut self, arrival: &Arrival, reorder: i64) -> Sign {
         match &mut self.frames {
             Some(frames) => frames.receive(arrival),
-            // What was counted before has other numbers.
+            // Earlier counts have other numbers.
             None if self.next > 0 => Sign::Restart,
             None => self.frames.insert(Frames::new(reorder)).receive(arrival),
         }

@@ -27,7 +27,7 @@ pub(crate) struct Network {
     pub(crate) name_servers: Option<String>,
 }
 
-/// What a section of a source says.
+/// The plan of a section of a source.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// Name of the source.
@@ -43,7 +43,7 @@ pub(crate) struct Plan {
     /// How long a frame may be late, ns.
     pub(crate) reorder: i64,
     pub(crate) repeat: Option<Duration>,
-    /// What is sent beside the values; `None` where the section does not say.
+    /// Messages that are sent beside the values; `None` where the section does not say.
     pub(crate) alarms: Option<bool>,
     pub(crate) connections: Option<bool>,
     pub(crate) units: Option<bool>,
@@ -72,7 +72,7 @@ impl Target {
     }
 }
 
-/// What a section of a sink `pva-put` says.
+/// The plan of a section of a sink `pva-put`.
 #[derive(Clone, Debug)]
 pub(crate) struct FeedbackPlan {
     pub(crate) name: String,

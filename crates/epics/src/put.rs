@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 /// Clients that no command uses, each with its network.
 static IDLE: Mutex<Vec<(Network, Protocol, Client)>> = Mutex::new(Vec::new());
 
-/// What a request asks for.
+/// The content of a request.
 struct Request<'a> {
     prefix: Option<Protocol>,
     pv: &'a str,
@@ -163,7 +163,7 @@ pub(crate) fn get(request: &Value, sources: &NamedSources<'_>) -> Result<Value, 
     Ok(answer)
 }
 
-/// What may help.
+/// The hint.
 pub(crate) fn hint(failed: Failed, protocol: Protocol) -> &'static str {
     match (failed, protocol) {
         (Failed::NoServer, Protocol::Ca) => {

@@ -408,7 +408,7 @@ mod tests {
             after.resume(&state);
             assert_eq!(after.next, Some(Pending { message: None, ..value.clone() }));
             assert_eq!((after.puts, after.answered), (3, Some((json!(2.5), 9))));
-            // Another PV of the same origin begins anew.
+            // Another PV of the same origin starts over.
             let mut other = writing("B");
             other.resume(&state);
             assert_eq!((other.next, other.puts), (None, 0));

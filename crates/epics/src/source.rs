@@ -76,7 +76,7 @@ impl Source for Epics {
     }
 }
 
-/// What there is after a start.
+/// The state after a start.
 struct Open {
     plan: Arc<Plan>,
     links: Links,
@@ -225,7 +225,7 @@ impl Open {
         Some(Fault::new(what, groups.join("; ")).hint(hint))
     }
 
-    /// What is wrong with the frames of a camera.
+    /// The fault of the frames of a camera.
     fn trouble_of_cameras(&self) -> Option<Fault> {
         let mut cameras = self.pvs.channels().filter(|channel| channel.is_camera());
         let clock = cameras.find_map(|channel| Some((channel, channel.wrong_time?)));
@@ -252,7 +252,7 @@ impl Open {
         self.written = self.now;
     }
 
-    /// Adds and removes PVs. What was there stays as it is; `replace` makes the whole list, with all choices. The same
+    /// Adds and removes PVs. Others stay as they are; `replace` makes the whole list, with all choices. The same
     /// request again changes nothing.
     fn configure(&mut self, change: Change) -> Result<Value, Fault> {
         if let Some(refused) = wrong_list(&change.add) {
@@ -273,7 +273,7 @@ impl Open {
         if added > 0 || changed > 0 || !removed.is_empty() {
             self.is_changed = true;
             self.write_state();
-            // What is sent of removed PVs is due.
+            // Messages of removed PVs are due.
             self.look = self.now;
         }
         let mut answer = json!({"added": added, "removed": removed.len(), "pvs": self.pvs.len()});

@@ -4,7 +4,7 @@ use crate::limits::NAMED_MAX;
 use std::borrow::Cow;
 use wire::DType;
 
-/// What an update reports.
+/// The subject of an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     /// The channel is connected; `text` is the address of its server.
@@ -127,7 +127,7 @@ impl std::fmt::Debug for Columns<'_> {
     }
 }
 
-/// What belongs to a frame alone.
+/// The parts of a frame alone.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Frame<'a> {
     /// Sizes, the fastest first.

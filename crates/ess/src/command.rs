@@ -8,7 +8,7 @@ use settings::shortened;
 use wire::answ::ActionType;
 use wire::{pl72, s6s4t};
 
-/// What somebody wants of the writer.
+/// A command to the writer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Write a file.
@@ -32,7 +32,7 @@ pub struct StartJob {
     pub start_ms: i64,
     /// Stop, ms since 1970 UTC, inclusive; `None`: open end.
     pub stop_ms: Option<i64>,
-    /// What `wrdn` repeats, to the letter.
+    /// The text that `wrdn` repeats, to the letter.
     pub metadata: String,
     /// The `pl72` as it came.
     pub raw: Vec<u8>,
@@ -84,7 +84,7 @@ pub struct StopJob {
 pub struct Refusal {
     /// 400: the command is wrong; 500: the writer cannot obey.
     pub code: u16,
-    /// What was asked for.
+    /// The command.
     pub action: ActionType,
     /// Id of the job as the command gives it, perhaps empty.
     pub job_id: String,
@@ -101,9 +101,9 @@ pub struct Refusal {
 pub struct Mistake {
     /// The field, or a JSON pointer into `nexus_structure`.
     pub pointer: String,
-    /// What is wrong.
+    /// The cause.
     pub what: String,
-    /// What to write instead; empty where nothing is known.
+    /// The hint; empty where nothing is known.
     pub hint: String,
 }
 
@@ -274,7 +274,7 @@ fn wrong_instrument(name: &str) -> Option<Mistake> {
     is_wrong.then(|| Mistake::new("instrument_name", cause(), "write the name of a folder in the template prefix"))
 }
 
-/// What the text of the structure alone shows; its content is for [`crate::check`].
+/// The mistakes that the text of the structure alone shows; its content is for [`crate::check`].
 fn wrong_structure(structure: &str) -> Option<Mistake> {
     let length = structure.len();
     if structure.trim().is_empty() {

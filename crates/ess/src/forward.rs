@@ -82,7 +82,7 @@ pub struct Stream {
     pub channel: String,
     /// The topic.
     pub topic: String,
-    /// What it is sent as.
+    /// Its schema.
     pub schema: Schema,
     /// Whether the last value is sent again.
     pub is_periodic: bool,
@@ -99,7 +99,7 @@ pub struct Pattern {
     pub topic: String,
 }
 
-/// What a command changes.
+/// The change of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// These streams are forwarded too.
@@ -174,7 +174,7 @@ fn given(payload: &[u8]) -> Result<Option<(UpdateType, Vec<Given<'_>>)>, Mistake
     }))
 }
 
-/// What can be made of streams; the mistakes of the others.
+/// The streams that can be made; the mistakes of the others.
 fn valid<'a, T>(
     streams: &[Given<'a>],
     skipped: &mut Vec<Mistake>,
@@ -259,7 +259,7 @@ pub struct Foreign {
     pub channel: String,
     /// The topic.
     pub topic: String,
-    /// What it is sent as.
+    /// Its schema.
     pub schema: String,
     /// Whether the last value is sent again.
     pub is_periodic: bool,

@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 use wire::answ::{self, ActionType};
 use wire::{pl72, s6s4t, wrdn, x5f2};
 
-/// What a job needs of the service.
+/// The parts of the service that a job needs.
 pub(crate) struct Host<'a> {
     pub(crate) options: &'a WriterOptions,
     pub(crate) service: &'a reply::Service,
@@ -103,7 +103,7 @@ impl<'a> Job<'a> {
         if self.entry.record.step == Step::Accepted {
             self.answer_start();
         }
-        // Otherwise stops that were answered before may come again.
+        // Otherwise stops that were answered before may repeat.
         let is_heard = self.entry.record.step < Step::Finished;
         if is_heard && !self.write()? {
             return Ok(None);
@@ -277,7 +277,7 @@ impl<'a> Job<'a> {
                 {
                     self.others.insert(start.job_id);
                 }
-                // What writers send, this one among them, is expected here.
+                // Messages of writers, this one among them, are expected here.
                 let schema = wire::schema_id(&message.payload);
                 let is_of_writers =
                     schema.is_some_and(|id| [answ::ID, pl72::ID, s6s4t::ID, wrdn::ID, x5f2::ID].contains(&id));

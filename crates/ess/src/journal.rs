@@ -22,7 +22,7 @@ const COMMAND: &str = "command.pl72";
 const RECORD: &str = "job.json";
 /// The `wrdn` of the outcome, once it is known.
 const OUTCOME: &str = "outcome.wrdn";
-/// What the owner of a job locks.
+/// The lock of the owner of a job.
 const LOCK: &str = "lock";
 /// Before the names of folders that are being made or removed.
 const UNFINISHED: char = '.';

@@ -58,7 +58,7 @@ pub struct Programs {
 /// Runs the file writer until a signal ends it.
 ///
 /// # Errors
-/// What keeps it from starting.
+/// The fault that prevents the start.
 pub fn writer(options: &WriterOptions, programs: &Programs) -> Result<ExitCode, Fault> {
     #[cfg(feature = "client")]
     return service::run(options, programs);
@@ -71,7 +71,7 @@ pub fn writer(options: &WriterOptions, programs: &Programs) -> Result<ExitCode, 
 /// Runs the forwarder until a signal ends it.
 ///
 /// # Errors
-/// What keeps it from starting.
+/// The fault that prevents the start.
 pub fn forwarder(options: &ForwarderOptions, programs: &Programs) -> Result<ExitCode, Fault> {
     #[cfg(feature = "client")]
     return forward::run(options, programs);

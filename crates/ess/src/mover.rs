@@ -34,7 +34,7 @@ pub(crate) enum Ended {
     Killed,
     /// By itself and without a report.
     Failed {
-        /// What it said.
+        /// Its output.
         said: String,
         /// A device or the shared memory is full.
         is_full: bool,
@@ -227,7 +227,7 @@ pub(crate) fn given_up(report: &Value) -> Option<String> {
     }
 }
 
-/// What a report says of a job, for its `wrdn`.
+/// The part of a report about a job, for its `wrdn`.
 pub(crate) fn account(report: &Value, topics: &[String], written: &mut Written) {
     let rows = |key: &str| report[key].as_array().cloned().unwrap_or_default();
     let mut lost_count = 0;

@@ -23,11 +23,11 @@ pub struct Opt {
     pub name: &'static str,
     /// Its letter.
     pub short: Option<char>,
-    /// What its value is called; empty: it takes none.
+    /// The name of its value; empty: it takes none.
     pub value: &'static str,
     /// Its default; empty: none.
     pub default: &'static str,
-    /// What it is for.
+    /// Its purpose.
     pub about: &'static str,
     /// It takes more than one value.
     pub many: bool,
@@ -106,7 +106,7 @@ pub enum Level {
 /// Values of options as they were typed, by name.
 pub type Given = BTreeMap<String, Vec<String>>;
 
-/// What the options say.
+/// The plan of the options.
 #[derive(Clone, PartialEq, Eq)]
 pub struct WriterOptions {
     /// The brokers, with commas between.

@@ -1,4 +1,4 @@
-//! What is checked of a job before it is accepted, and the instrument file that `beamport up` runs for it.
+//! The check of a job before it is accepted, and the instrument file that `beamport up` runs for it.
 //!
 //! Brokers are not asked here. The template is read by `beamport-nexus check` alone, which names its topics too.
 //!
@@ -27,14 +27,14 @@ pub const TEMPLATE_FILE: &str = "template.json";
 /// Data folder of its streams, beside the instrument file.
 pub const STREAMS_FOLDER: &str = "streams";
 
-/// What a check of a job shows.
+/// The result of a check of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
     /// Topics of the structure, each once, in the order of their names.
     pub topics: Vec<String>,
     /// Every mistake; a job with one is refused.
     pub mistakes: Vec<Mistake>,
-    /// What the structure says and the file will not have exactly.
+    /// The parts of the structure that the file will not have exactly.
     pub warnings: Vec<Mistake>,
 }
 
@@ -194,7 +194,7 @@ fn static_path(prefix: &Path, instrument: &str) -> PathBuf {
     prefix.join(instrument).join(format!("{instrument}.hdf"))
 }
 
-/// What the program that reads templates says of one.
+/// The answer of the program that reads templates.
 fn template(
     structure: &str,
     options: &WriterOptions,

@@ -21,7 +21,7 @@ const SOFTWARE: &str = "kafka-to-nexus";
 pub struct Answer<'a> {
     /// Which writer.
     pub service_id: &'a str,
-    /// What was asked for.
+    /// The command.
     pub action: ActionType,
     /// 201 done, 400 refused, 500 failed.
     pub code: u16,

@@ -126,7 +126,8 @@ impl Service<'_> {
         Ok(end)
     }
 
-    /// The group knows where the pool ends before the first status is sent. What comes meanwhile is read again.
+    /// The group knows where the pool ends before the first status is sent. Messages that come meanwhile are read
+    /// again.
     fn note(&self, end: &[u64]) -> Result<(), Fault> {
         let (brokers, topic) = (&self.options.brokers, &self.options.job_pool_topic);
         let mut pool = Pool::new(brokers, &self.options.kafka_config, GROUP, topic, end)?;
@@ -176,7 +177,7 @@ impl Service<'_> {
             }
         }
         self.pool = None;
-        // What was said last.
+        // The newest message.
         let _ = self.sender.flush(DELIVERY_PATIENCE);
     }
 
@@ -244,7 +245,7 @@ impl Service<'_> {
     }
 
     /// Whether the group is past the command of a job. It may have been recorded by a service that was killed before it
-    /// committed: then the command comes again, here or elsewhere.
+    /// committed: then the command repeats, here or elsewhere.
     fn is_ours(&mut self, entry: &Entry) -> Result<bool, Fault> {
         if entry.record.step > Step::Accepted {
             return Ok(true);

@@ -298,7 +298,7 @@ pub struct Pool {
 /// Partitions with an offset each.
 type Places = Vec<(i32, Option<u64>)>;
 
-/// What a member receives.
+/// A message or event of a member.
 #[derive(Debug)]
 pub enum PoolEvent {
     /// Nothing in the time that it waited.
@@ -372,7 +372,7 @@ impl Pool {
         }
     }
 
-    /// What keeps the member from commands, as the brokers said it last.
+    /// The reason why the member gets no commands, by the newest answer of the brokers.
     #[must_use]
     pub fn trouble(&self) -> Option<Fault> {
         self.doubt.as_ref().map(|wrong| away(&self.brokers, wrong))

@@ -46,16 +46,16 @@ mod codes {
     }
 }
 
-/// What librdkafka or a broker said.
+/// An error of librdkafka or of a broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
-    /// What it is about.
+    /// Its subject.
     pub kind: Kind,
     /// Its text.
     pub text: String,
 }
 
-/// What an error is about, as far as it matters here.
+/// The subject of an error, as far as it matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// No error: all messages of a partition have been handed out.
@@ -130,7 +130,7 @@ const KINDS: [(Kind, &[Code]); 15] = [
 ];
 
 impl Kind {
-    /// What a code is about.
+    /// The subject of a code.
     fn of(code: i32) -> Self {
         let has = |codes: &&[Code]| codes.iter().any(|known| *known as i32 == code);
         KINDS.iter().find(|(_, codes)| has(codes)).map_or(Self::Other, |(kind, _)| *kind)
@@ -568,7 +568,7 @@ impl Topic {
         NonNull::new(raw).map(|raw| Self { raw, client: client.clone() }).ok_or_else(last)
     }
 
-    /// What messages of it have as their topic.
+    /// The topic of its messages.
     pub(crate) fn key(&self) -> usize {
         self.raw.as_ptr().addr()
     }
@@ -602,13 +602,13 @@ fn last() -> Wrong {
     Wrong::of(unsafe { codes::rd_kafka_last_error() })
 }
 
-/// What came to a queue of events.
+/// An event of a queue.
 pub(crate) struct Event(NonNull<c::rd_kafka_event_t>);
 
 // SAFETY: an event may be read and destroyed in any thread, one at a time.
 unsafe impl Send for Event {}
 
-/// What an event says.
+/// The content of an event.
 #[derive(Debug)]
 pub(crate) enum Content {
     /// An error of the client.
@@ -649,7 +649,7 @@ pub(crate) struct OffsetAnswer {
 }
 
 impl Event {
-    /// What it says.
+    /// Its content.
     pub(crate) fn content(&self) -> Content {
         let event = self.0.as_ptr();
         // SAFETY: the event lives; its texts live with it.

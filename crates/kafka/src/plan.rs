@@ -73,7 +73,7 @@ impl Take for Start {
     }
 }
 
-/// What a section of a source says.
+/// The plan of a section of a source.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// Name of the source.
@@ -110,7 +110,7 @@ pub(crate) struct Create {
     pub(crate) replication: i32,
 }
 
-/// What a section of a sink says.
+/// The plan of a section of a sink.
 #[derive(Clone, Debug)]
 pub(crate) struct SendPlan {
     /// Name of the sink.

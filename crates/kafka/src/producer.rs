@@ -26,11 +26,11 @@ pub struct Message<'a> {
     pub time_ms: Option<i64>,
     /// At most eight.
     pub headers: &'a [(&'a CStr, &'a [u8])],
-    /// What its report has.
+    /// The token of its report.
     pub mark: usize,
 }
 
-/// What became of a message.
+/// The fate of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// That of [`Message::mark`].
@@ -194,7 +194,7 @@ impl Producer {
 
 impl Drop for Producer {
     fn drop(&mut self) {
-        // What is not acknowledged is nobody's to wait for.
+        // Nobody waits for messages that are not acknowledged.
         self.client.give_up();
     }
 }

@@ -43,7 +43,7 @@ pub(crate) const SINK: [(&str, &str); 14] = [
     ("plugin.library.paths", "no code is loaded into the mover"),
 ];
 
-/// What names of properties contain whose values are secrets, those of later versions too.
+/// Parts of the names of properties whose values are secrets, those of later versions too.
 const SECRETS: [&str; 6] = ["password", "passphrase", "secret", "key.pem", "oauthbearer.config", "jaas"];
 
 /// In the place of a text that may hold a secret.

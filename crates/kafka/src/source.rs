@@ -81,7 +81,7 @@ impl Source for Kafka {
         self.open.as_ref().map_or_else(|| self.kept.clone(), Open::state)
     }
 
-    /// What is sent while the source is away stays in the topics.
+    /// Messages that are sent while the source is away stay in the topics.
     fn misses(&self) -> bool {
         false
     }
@@ -370,7 +370,7 @@ impl Open {
         Ok(open)
     }
 
-    /// What to say of the first partition that `start` names and no topic has; it may be added later.
+    /// The fault of the first partition that `start` names and no topic has; it may be added later.
     fn missing(&self) -> Option<Fault> {
         let Start::Offsets(offsets) = &self.plan.start.value else { return None };
         offsets.keys().find_map(|origin| {
@@ -629,7 +629,7 @@ impl Open {
     }
 }
 
-/// Gives a message to the stream, or what is said in the place of one.
+/// Gives a message to the stream, or handles the error in the place of one.
 fn give(
     plan: &Plan,
     topic: &str,

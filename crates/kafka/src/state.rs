@@ -84,7 +84,7 @@ pub(crate) fn resumed(
     let kept = known.and_then(|known| known.partitions.get(partition).copied());
     let is_other = known.is_some_and(|known| !known.id.is_empty() && !id.is_empty() && known.id != id);
     match (kept, origin) {
-        // What the stream has of a later life came behind the newest state.
+        // Messages of a later life came behind the newest state.
         (Some(kept), Some(origin)) if origin.life > kept.life => Some(at(origin.next_seq, origin.life)),
         (Some(kept), Some(_)) if is_other => Some(at(0, kept.life + 1)),
         // No message of it came: its origin may begin anywhere.

@@ -1,4 +1,4 @@
-//! What goes wrong with brokers and topics, in words that name the key, its line, and what can be done.
+//! Faults of brokers and topics, in words that name the key, its line, and what can be done.
 
 use crate::client::Pairs;
 use crate::librdkafka::{Kind, Wrong};

@@ -56,7 +56,7 @@ pub fn is_family(text: &str) -> bool {
     range_of(text).is_some()
 }
 
-/// What stands before the first braces with `..` in them, the two ends of the range, and what stands behind.
+/// The text before the first braces with `..` in them, the two ends of the range, and the text behind.
 fn range_of(text: &str) -> Option<(&str, (&str, &str), &str)> {
     let mut from = 0;
     while let Some(open) = text[from..].find('{').map(|at| from + at) {

@@ -11,7 +11,7 @@ pub struct Key {
     pub default: &'static str,
     /// Without it the section is wrong.
     pub is_required: bool,
-    /// What it means, in one sentence.
+    /// Its meaning, in one sentence.
     pub about: &'static str,
 }
 

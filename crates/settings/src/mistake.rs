@@ -30,7 +30,7 @@ pub struct Mistake {
     pub what: String,
     /// The cause. Empty where `what` says all.
     pub cause: String,
-    /// What to write or to run. Empty where nothing sensible can be proposed.
+    /// A hint: what to write or to run. Empty where nothing sensible can be proposed.
     pub hint: String,
 }
 

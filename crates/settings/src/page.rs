@@ -108,7 +108,7 @@ pub fn text_of(path: &Path) -> Result<String, Box<Mistake>> {
 
 /// The TOML of a text, what had to be blanked out, and the mistakes of syntax.
 pub struct Parsed {
-    /// What could be read; none where nothing could.
+    /// The parts that could be read; none where nothing could.
     pub document: Option<Document<String>>,
     /// Lines were left out: what seems to be missing may stand in one of them.
     pub has_holes: bool,

@@ -73,7 +73,7 @@ pub struct Shown {
     pub origin: Origin,
 }
 
-/// What a key can take.
+/// A type of values of a key.
 pub trait Take: Sized {
     /// From a value in the file.
     fn take(item: &Item) -> Result<Self, Refused>;
@@ -101,7 +101,7 @@ pub struct Section<'a> {
     pub mistakes: &'a mut Mistakes,
     /// Lines of the file could not be read, so what seems to be missing may stand in one of them.
     pub has_holes: bool,
-    /// What was read so far, for `check --show`.
+    /// The values read so far, for `check --show`.
     pub shown: Vec<Shown>,
     /// Names of the keys that were asked for.
     pub asked: Vec<&'static str>,
@@ -483,7 +483,7 @@ pub trait Word: Copy + PartialEq + 'static {
     /// The words and what they mean.
     const ALL: &'static [(&'static str, Self)];
 
-    /// What a word means.
+    /// The meaning of a word.
     #[must_use]
     fn of(word: &str) -> Option<Self> {
         Self::ALL.iter().find(|(known, _)| *known == word).map(|(_, value)| *value)

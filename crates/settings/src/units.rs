@@ -12,12 +12,12 @@ use std::time::Duration;
 pub struct Refused {
     /// The cause, for example "`2` has no unit".
     pub cause: String,
-    /// What to write. Empty where nothing sensible can be proposed.
+    /// A hint: what to write. Empty where nothing sensible can be proposed.
     pub hint: String,
 }
 
 impl Refused {
-    /// What is wrong with a value, and what to write instead; empty: what the key takes.
+    /// The fault of a value, and what to write instead; empty: what the key takes.
     pub fn new(cause: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { cause: cause.into(), hint: hint.into() }
     }
@@ -303,7 +303,7 @@ pub fn time_text(value: Time) -> String {
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}{fraction}Z", of_day / 3600, of_day / 60 % 60, of_day % 60)
 }
 
-/// `now`, an RFC 3339 time, or `-10 s` for so long ago.
+/// `now`, an RFC 3339 time, or `-10 s` for 10 s ago.
 pub fn when(text: &str) -> Result<When, Refused> {
     match text.trim() {
         "now" => Ok(When::Now),

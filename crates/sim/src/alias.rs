@@ -40,7 +40,7 @@ impl Alias {
                 small.push(high);
             }
         }
-        // What rounding leaves over fills its own column, except that a weight of nothing must never be drawn.
+        // The remainder of rounding fills its own column, except that a weight of nothing must never be drawn.
         let heaviest = (0..count).max_by(|&a, &b| weights[a as usize].total_cmp(&weights[b as usize]))?;
         for i in small {
             if weights[i as usize] == 0.0 {

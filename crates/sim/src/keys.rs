@@ -2,7 +2,7 @@
 
 use crate::reflectivity::SAMPLES;
 
-/// What a key holds.
+/// The type of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A number.
@@ -61,13 +61,13 @@ impl Pattern {
 pub struct Key {
     /// Its name in the instrument file.
     pub name: &'static str,
-    /// What it holds.
+    /// Its type.
     pub kind: Kind,
     /// Its default as text; empty where there is none.
     pub default: &'static str,
     /// Unit of its values; empty for none.
     pub unit: &'static str,
-    /// What it does.
+    /// Its effect.
     pub about: &'static str,
 }
 

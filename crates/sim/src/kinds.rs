@@ -162,7 +162,7 @@ fn models_with(key: &str) -> Vec<&'static str> {
     crate::models().iter().filter(|model| model.keys().any(|other| other.name == key)).map(|model| model.name).collect()
 }
 
-/// What a key of a model takes, in the words of the reference page.
+/// The values of a key of a model, in the words of the reference page.
 fn takes(key: &crate::Key) -> String {
     let noun = match key.kind {
         Kind::Number => "number".to_owned(),

@@ -1,7 +1,8 @@
-//! Instruments that do not exist: sources like any other, for trying things out, for tests and for measurements.
+//! Simulated instruments: sources like any other, for trying things out, for tests and for measurements.
 //!
-//! Constraints: no clock, no file, no thread. What a source says is a function of its configuration (with the seed) and the number of the
-//! pulse, counted from 1970 at 14 Hz (of a camera: the number of the frame, at its own rate); so two sources agree without talking, and a restart goes on where the grid is.
+//! Constraints: no clock, no file, no thread. The messages of a source are a function of its configuration (with the
+//! seed) and the number of the pulse, counted from 1970 at 14 Hz (of a camera: the number of the frame, at its own
+//! rate); so two sources agree without talking, and a restart goes on where the grid is.
 //!
 //! [`models`] lists what there is with every key, [`Config`] holds one configuration, [`build`] makes a source of it and [`truth`] says
 //! what was put into its data.
@@ -44,7 +45,7 @@ use train::Train;
 pub struct Model {
     /// Its name in the instrument file.
     pub name: &'static str,
-    /// What it is, in a sentence.
+    /// Its description, a sentence.
     pub about: &'static str,
     /// Default of `rate`.
     rate: f64,

@@ -1,4 +1,4 @@
-//! What a simulated source is asked to do, key by key, as an instrument file has it.
+//! The plan of a simulated source, key by key, as an instrument file has it.
 //!
 //! The program reads TOML; this module reads the keys of one section as JSON values (numbers, text, lists), so that types, ranges and
 //! hints are said in one place. Nothing is accepted that the model would ignore.
@@ -22,7 +22,7 @@ pub enum Building {
     Size,
 }
 
-/// What is wrong with the clock of the source, for tests of what stands behind it.
+/// The fault of the clock of the source, for tests of the stages behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockFault {
     /// Nothing.
@@ -70,7 +70,7 @@ pub struct Config {
     pub frequency: f64,
     /// Amplitude of the alternating field, T.
     pub amplitude: f64,
-    /// What is wrong with the clock.
+    /// The fault of the clock.
     pub clock_fault: ClockFault,
     /// One message in this many has the fault.
     pub clock_fault_every: u32,
@@ -80,7 +80,7 @@ pub struct Config {
     pub shape: Option<Vec<u64>>,
     /// Type of the pixels; None is the default, or what the files have.
     pub dtype: Option<DType>,
-    /// What the frames show.
+    /// The picture of the frames.
     pub pattern: Pattern,
     /// Counts of the brightest pixels.
     pub counts: f64,
@@ -284,7 +284,7 @@ impl Config {
         self.events_max.unwrap_or(default).clamp(1, limits::EVENTS_PER_MESSAGE_MAX)
     }
 
-    /// What `build` asks of fields that were set directly and not by `set`.
+    /// The checks of `build` for fields that were set directly and not by `set`.
     pub(crate) fn check(&self) -> Result<(), Fault> {
         let wrong = |name: &str| Err(Fault::new(format!("`{name}` of model `{}` is out of range", self.model), ""));
         let mean = self.events_per_second();
@@ -374,7 +374,7 @@ impl Bytes for Vec<u8> {
 pub struct Recording {
     /// Its name, for messages.
     pub name: String,
-    /// What is in it.
+    /// Its content.
     pub bytes: Arc<dyn Bytes>,
 }
 

@@ -27,7 +27,7 @@ pub fn momentum_transfer(angle: f64, wavelength: f64) -> f64 {
 /// One layer, counted from the surface; the last one of a sample is the substrate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
-    /// What it is made of.
+    /// Its layers.
     pub name: &'static str,
     /// Scattering length density in 1/Å^2.
     pub sld: f64,

@@ -26,7 +26,7 @@ pub(crate) struct Pulse {
     pub(crate) since: i64,
 }
 
-/// What a simulated instrument does at each pulse.
+/// A simulated instrument at each pulse.
 pub(crate) trait Instrument: Send {
     /// Its pulses.
     fn grid(&self) -> Grid {

@@ -1,4 +1,4 @@
-//! What a source writes to a disk, found by running it for a moment of pretended time.
+//! The rate at which a source writes to a disk, found by running it for a moment of pretended time.
 
 use crate::limits::{
     WRITTEN_BYTES_MAX, WRITTEN_FRAME_BYTES_MAX, WRITTEN_FROM, WRITTEN_MESSAGES, WRITTEN_SPAN_MAX_NS, WRITTEN_SPAN_NS,

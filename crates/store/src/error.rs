@@ -75,7 +75,7 @@ pub enum Error {
     Format {
         /// File.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault in it.
         what: String,
     },
     /// A value beyond a limit of `limits.rs`.

@@ -57,7 +57,7 @@ pub fn fuzz(bytes: &[u8], folder: &Path) {
             if writer.origin("a").is_ok() && writer.append(&meta, b"what comes after a recovery").is_ok() {
                 let at = writer.next_sequence() - 1;
                 let _ = writer.drain();
-                // What is appended after a recovery can be read, whatever was there before.
+                // Messages appended after a recovery can be read, whatever was there before.
                 let early = ReadOptions { early: true, ..ReadOptions::default() };
                 let mut reader = Reader::open(&media, &stream, early).expect("a stream that is written can be read");
                 let (_, payload) = reader.get(at).expect("it can be read").expect("it is there");

@@ -48,7 +48,7 @@ pub const STREAM_NAME_MAX: usize = 160;
 pub const ORIGINS_MAX: usize = 1 << 20;
 /// Bytes of an origin's name.
 pub const ORIGIN_NAME_MAX: usize = 1024;
-/// A table of names: a million of ordinary ones. Who reads it takes the whole into memory.
+/// A table of names: a million of ordinary ones. A reader loads the whole table.
 pub const TABLE_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of the header file that we are ready to read.
 pub const HEADER_BYTES_MAX: u64 = 1 << 20;

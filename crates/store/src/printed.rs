@@ -110,7 +110,7 @@ fn pass_on(pipe: impl Read, mut print: impl FnMut(&[u8])) {
 mod tests {
     use super::*;
 
-    /// What is printed of these bytes.
+    /// The text that is printed for these bytes.
     fn printed(bytes: &[u8]) -> Vec<String> {
         let mut pieces = Vec::new();
         pass_on(bytes, |line| pieces.push(String::from_utf8_lossy(&behind_name("slot 1", line)).into_owned()));

@@ -1,5 +1,5 @@
 //! Damage of what lies on the medium: bits turned, files cut, files gone. Each is named or harmless, no wrong byte is
-//! served, and what can be proven is made good again.
+//! served, and data that can be proven are repaired.
 
 use beamport_store::*;
 use std::os::unix::fs::FileExt as _;
@@ -81,7 +81,7 @@ impl Case {
         }
     }
 
-    /// What of `0..count` can be read; every message that is served is judged.
+    /// The messages of `0..count` that can be read; every message that is served is judged.
     fn readable(&self) -> Vec<bool> {
         let mut reader = Reader::open(&media(), &self.folder, ReadOptions::default()).unwrap();
         let mut seen = vec![false; reader.bounds().count as usize];
@@ -165,7 +165,7 @@ fn soak_payload_bits() {
     payload_flips(100_000);
 }
 
-/// Bits of index segments: named or harmless, and made good again byte for byte.
+/// Bits of index segments: named or harmless, and repaired byte for byte.
 fn index_flips(count: u64) {
     let case = Case::new("index", FEW);
     let files = case.files("i-");
@@ -284,7 +284,7 @@ fn every_truncation_of_the_last_three_messages() {
     );
 }
 
-/// What each check tries in full already has its lines in the report too.
+/// The report also has lines for checks that are always exhaustive.
 #[test]
 #[ignore = "its lines in the report"]
 fn soak_damage_in_full() {
@@ -393,7 +393,7 @@ fn a_named_pipe_in_place_of_a_file_stopped_its_reader_for_ever() {
         let (path, aside) = (case.path(name), case.folder.join("aside"));
         std::fs::rename(&path, &aside).unwrap();
         assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
-        // What matters is that all of these return.
+        // The point is that all of these return.
         let verified = verify(&media(), &case.folder, &mut |_, _| ());
         let opened = Reader::open(&media(), &case.folder, ReadOptions::default()).and_then(|mut reader| {
             reader.origins()?;
@@ -438,10 +438,10 @@ fn messages_whose_origin_has_no_name_any_more_are_counted() {
     let nameless = || verify(&media(), &case.folder, &mut |_, _| ()).unwrap().nameless;
     assert_eq!(nameless(), 0);
     let whole = std::fs::read(case.path("origins")).unwrap();
-    // The second of three rows: it and what comes behind it have no name until it is made good.
+    // The second of three rows: it and the rows behind it have no name until it is repaired.
     turn(&case.path("origins"), 11 * 8);
     assert_eq!(nameless(), 200);
-    // Any bit of a row that is whole, its end too, is found by the checksum of the row.
+    // Any bit of a complete row, its end too, is found by the checksum of the row.
     let mut mended = 0;
     for bit in 0..whole.len() * 8 {
         let mut bytes = whole.clone();

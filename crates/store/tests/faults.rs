@@ -1,4 +1,4 @@
-//! What went wrong once, on a machine that forgets what was not synced. Each test is named after it.
+//! Faults that happened once, on a machine that forgets data that were not synced. Each test is named after its fault.
 
 use beamport_store::media::{File, Open};
 use beamport_store::*;
@@ -434,7 +434,7 @@ fn push_all(stream: &mut Writer, count: u64) {
             Err(e) if e.is_full() && refused < 10 * count => refused += 1,
             Err(e) => panic!("{taken} of {count} messages taken: {e}"),
         }
-        // What it cannot write is in `trouble`.
+        // `trouble` says why it cannot write.
         let _ = stream.drain();
     }
 }
@@ -463,7 +463,7 @@ fn what_was_let_go_of_on_a_full_disk_was_never_freed() {
         push_all(&mut stream, 1000);
         assert!(stream.first_sequence() > first + 500, "{options:?}");
         assert_eq!(stream.trouble(), None);
-        // Nothing is on the disk twice, and nothing that was let go of.
+        // Nothing is on the disk twice, and nothing that was released.
         stream.wait(stream.next_sequence(), Level::Disk, Duration::from_secs(60)).unwrap();
         assert!(machine.used().0 <= before, "{} of {before} bytes", machine.used().0);
     }
@@ -524,7 +524,7 @@ fn a_second_reader_of_a_name_took_the_pins_of_the_first() {
     stream.drain().unwrap();
     let mut reader = counted(&process);
     let batch = reader.read(100).unwrap();
-    // As a feed does that begins anew.
+    // As a feed does that restarts.
     drop(counted(&process));
     for n in 100..5000 {
         if stream.append(&meta(n), &[0xff; 1000]).is_err() {
@@ -596,7 +596,8 @@ fn soak_looks_and_sectors() {
     sectors(10_000);
 }
 
-/// What lies on a page that the medium does not give is named; all else is read, and with the page back all is there.
+/// Messages on a page that the medium does not give are named; all others are read, and with the page back all are
+/// there.
 #[test]
 fn a_sector_that_cannot_be_read_is_named() {
     sectors(100);
@@ -676,7 +677,7 @@ fn sectors(streams: u64) {
                 Err(e) => assert!(matches!(e, Error::Io { .. }), "seed {seed}: {e}"),
             }
         }
-        // Who writes is refused with the name of the file, or goes on and takes nothing away that was promised.
+        // A writer is refused with the name of the file, or continues and removes nothing that was promised.
         match writer(&process, &options()) {
             Ok(writer) => assert!(writer.next_sequence() >= 2500, "seed {seed}: {:?}", writer.recovery()),
             Err(Error::Io { path, .. }) => {
@@ -884,7 +885,7 @@ fn of_1024_readers_each_reads_all_and_a_sink_has_a_place() {
         let batch = reader.read(1000).unwrap();
         assert!(batch.len() == 200 && batch.iter().all(|m| *m.payload == [m.sequence as u8; 100]));
     }
-    // What a sink, a view and a slot open.
+    // The readers of a sink, a view and a slot.
     let mut sink = counted(&process);
     assert_eq!(sink.read(1000).unwrap().len(), 200);
     sink.commit(200);

@@ -1,4 +1,4 @@
-//! What a stream costs and what it leaves behind, on the real file system.
+//! The cost of a stream and its left-overs, on the real file system.
 
 use beamport_store::*;
 use std::os::unix::fs::MetadataExt;
@@ -99,7 +99,7 @@ fn a_missing_file_hid_what_stands_behind_it() {
     let mut reader = Reader::open(&media, &folder, ReadOptions::default()).unwrap();
     reader.seek(per);
     assert!(matches!(reader.read(10), Err(Error::Lost { first, end, .. }) if (first, end) == (per, 2 * per)));
-    // What cannot be read and touches a range of time may belong to it, elsewhere it does not.
+    // A block that cannot be read and touches a range of time may belong to it, elsewhere it does not.
     assert_eq!(reader.time_range(0, 5000).unwrap(), (0, 5));
     assert_eq!(reader.time_range((per - 5) as i64 * 1000, per as i64 * 1000).unwrap(), (per - 5, 2 * per));
     assert_eq!(verify(&media, &folder, &mut |_, _| {}).unwrap().damage[0].first, per);
@@ -144,7 +144,7 @@ fn live_places_of_closed_streams_stayed_until_the_machine_started_anew() {
     let segment = reader.read(1).unwrap().segments()[0].clone();
     drop(writer);
     assert!(!live.exists());
-    // Who was there keeps what is mapped and goes on reading; who comes reads from the disk.
+    // An earlier reader keeps its mapping and continues; a later one reads from the disk.
     assert_eq!(segment.bytes(0, 4).unwrap(), b"zero");
     assert!(!reader.wait(Duration::from_millis(1)).unwrap());
     let mut cold = Reader::open(&media, &folder, ReadOptions::default()).unwrap();
@@ -315,7 +315,7 @@ fn who_keeps_more_than_his_quota_is_named_and_nothing_he_keeps_changes() {
     for (segment, at, n) in &kept {
         assert_eq!(segment.bytes(*at, 1000).unwrap(), [*n as u8; 1000], "message {n}");
     }
-    // What it lets go of, it may take anew.
+    // It may take a released segment again.
     kept.clear();
     let first = reader.bounds().first;
     reader.seek(first);

@@ -142,7 +142,7 @@ fn soak_sequences_far_away() {
 #[ignore = "minutes"]
 fn soak_a_billion_messages() {
     const COUNT: u64 = 1_000_000_000;
-    // All of them would be 72 GB. What is kept is over a hundred million.
+    // All of them would be 72 GB. Over a hundred million are kept.
     const KEPT_BYTES: u64 = 8 << 30;
     let place = Place::new("long");
     let folder = place.0.join("s");
@@ -337,7 +337,7 @@ fn a_long_tail_is_proven_side_by_side_and_ends_where_it_is_damaged() {
             next = batch.next();
             time = batch.entries.last().unwrap().source_time;
         }
-        // The table of times was made anew with it.
+        // The table of times was made again with it.
         assert_eq!((next, time), (end, end as i64 - 1));
         assert_eq!(reader.time_range(end as i64 - 5, i64::MAX).unwrap(), (end - 5, end));
     }

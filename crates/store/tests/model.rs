@@ -38,7 +38,7 @@ fn payload(id: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// What was injected, and what stood against it.
+/// The injected fault, and the state at that time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     kills: u64,
@@ -75,7 +75,7 @@ impl From<Tally> for Counts {
     }
 }
 
-/// What a reader holds in its hands while everything else goes on.
+/// The batches that a reader keeps while everything else continues.
 struct Holding {
     segment: Arc<Mapped>,
     messages: Vec<(Entry, Sent)>,
@@ -89,7 +89,7 @@ struct Pointing {
     log: Vec<u64>,
     published: u64,
     promised: u64,
-    /// What happened since it was open last.
+    /// The events since it was open last.
     after: After,
 }
 
@@ -106,7 +106,7 @@ struct Test {
     process: Arc<PretendMedia>,
     media: Arc<dyn Media>,
     writer: Option<Writer>,
-    /// What the stream holds, by sequence, pushed but unpublished ones too.
+    /// The messages of the stream by sequence, pushed but unpublished ones too.
     log: Vec<Sent>,
     published: u64,
     /// The highest mark `disk` that was shown.
@@ -117,7 +117,7 @@ struct Test {
     /// A process that reads, with a reader that outlives kills of the writer.
     onlooker: Arc<PretendMedia>,
     early: Option<Reader>,
-    /// What the early reader saw under an identity.
+    /// The messages that the early reader saw, by identity.
     seen: HashMap<([u8; 16], u32, u64), u64>,
     /// Where the counted reader committed; none until it exists.
     counted: Option<u64>,
@@ -140,7 +140,7 @@ impl Test {
         let level = dice.pick(&[Level::Disk, Level::Disk, Level::Disk, Level::Memory]);
         let when_full = dice.pick(&[WhenFull::Wait, WhenFull::Wait, WhenFull::DropOldest, WhenFull::DropNewest]);
         let retain_bytes = dice.pick(&[None, Some(600_000), Some(2 << 20)]);
-        // What the test holds in its hands may be more than a reader usually may.
+        // The test may hold more than a reader usually may.
         let pin_bytes = Some(u64::MAX);
         let how = Options::memory(1 << 20);
         let options = Options { when_full, retain_bytes, pin_bytes, level, drain: Drain::Caller, ..how };
@@ -417,7 +417,7 @@ impl Test {
         Ok(true)
     }
 
-    /// Points to some messages, makes that safe, lets go of what is not wanted, reads.
+    /// Points to some messages, makes that safe, releases others, reads.
     fn point(&mut self) -> Checked {
         if self.writer.is_none() || !self.open_view()? {
             return Ok(());
@@ -458,7 +458,7 @@ impl Test {
                 Err(e) => return Err(e),
             };
             match writer.push_view(*parent, at, &entry) {
-                // What the view let go of itself, it does not hold in the parent any more.
+                // The view no longer holds in the parent what it has released itself.
                 Err(Error::Parent { what, .. }) if what.contains("not held") => at += 1,
                 answer => {
                     answer?;
@@ -582,7 +582,7 @@ impl Test {
 
     fn drain(&mut self) -> Checked {
         let Some(writer) = &mut self.writer else { return Ok(()) };
-        // Who waits commits little without a record of its own.
+        // A waiting writer commits little without a record of its own.
         let waits = self.options.level == Level::Disk && self.dice.one_in(2);
         let end = writer.next_sequence();
         let answer = if waits { writer.wait(end, Level::Disk, Duration::ZERO) } else { writer.drain() };
@@ -624,7 +624,7 @@ impl Test {
         Ok(())
     }
 
-    /// What was promised is there after a power cut for who only reads, before a writer comes.
+    /// Promised messages are there after a power cut for a plain reader, before a writer comes.
     fn read_cold(&mut self) -> Checked {
         let media: Arc<dyn Media> = self.onlooker.clone();
         let mut reader = match Reader::open(&media, &self.folder, reading(false)) {

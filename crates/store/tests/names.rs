@@ -1,5 +1,5 @@
-//! Names of readers: one process reads under a name, goes on where it committed, and is told of what it had read and is
-//! no more.
+//! Names of readers: one process reads under a name, resumes where it committed, and gets an error about what it had
+//! read and is no more.
 
 use beamport_store::*;
 use std::path::Path;
@@ -138,7 +138,7 @@ fn what_was_read_and_is_no_more_is_named() {
     let cut: Vec<_> = stream.pins().readers().into_iter().map(|r| (r.name, r.committed, r.cut)).collect();
     assert_eq!(cut, [("me".to_owned(), 4, 3), ("other".to_owned(), 0, 0)]);
     for _ in 0..2 {
-        // It is said until somebody says where to go on, and not once to one that then dies.
+        // The error is repeated until a reader says where to resume, and not given once to one that then dies.
         match strict(&process).map(|_| ()) {
             Err(Error::Rewound { epoch: 1, first: 0, end: 4 }) => {}
             other => panic!("{other:?}"),
@@ -229,7 +229,7 @@ fn a_place_whose_name_is_removed_belongs_to_its_reader_until_it_ends() {
     let other = second.read(10).unwrap().segments()[0].clone();
     let pinned = |stream: &Writer| stream.pins().readers().iter().map(|r| r.segments).sum::<usize>();
     assert_eq!(pinned(&stream), 2);
-    // What the first does still concerns its own place alone.
+    // The actions of the first still concern its own place alone.
     first.commit(10);
     assert_eq!(second.committed(), 0);
     drop((first, view));

@@ -172,7 +172,7 @@ struct History {
     stream: Writer,
     dice: Dice,
     hosts: Vec<Host>,
-    /// What the readers of these names have committed, as far as it is known.
+    /// The positions that the readers of these names have committed, as far as they are known.
     committed: BTreeMap<String, u64>,
     next: u64,
     kills: u64,
@@ -189,7 +189,7 @@ impl History {
         Self { machine, stream, dice, hosts, committed, next: 40, kills: 0, read: 0 }
     }
 
-    /// What a call of a process gives, which may be killed in it; `None`: it was.
+    /// The result of a call in a process that may be killed meanwhile; `None`: it was.
     fn attempt<T>(&mut self, at: usize, act: impl FnOnce(&mut Host) -> T) -> Option<T> {
         let steps = if self.dice.one_in(2) { self.dice.below(12) } else { u64::MAX };
         let host = &mut self.hosts[at];

@@ -160,7 +160,7 @@ fn as_writer() {
     }
 }
 
-/// Holds a batch until it is told to look at it again.
+/// Holds a batch until a message asks for another look.
 #[test]
 #[ignore = "the other process"]
 fn as_holder() {

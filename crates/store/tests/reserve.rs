@@ -42,7 +42,7 @@ fn a_block_received_whole_becomes_its_messages() {
     for (i, len) in [8800, 0, 17].into_iter().enumerate() {
         assert_eq!(room.commit(&meta(i as u64), i * 9000..i * 9000 + len).unwrap(), i as u64);
     }
-    // What is left can be filled on; published before it is.
+    // The rest can be filled later; published before it is.
     assert_eq!(room.publish(), 3);
     let (at, bytes) = room.rest();
     assert_eq!((at, bytes.len()), (18_024, 36_000 - 18_024));
@@ -51,7 +51,7 @@ fn a_block_received_whole_becomes_its_messages() {
     assert!(matches!(room.commit(&meta(3), 8..16), Err(Error::Limit(_))), "is taken already");
     assert!(matches!(room.commit(&meta(3), 18_024..36_001), Err(Error::Limit(_))), "is outside");
     room.commit(&meta(3), 18_024..18_029).unwrap();
-    // What no commit took is used again.
+    // Room that no commit used is used again.
     let sequence = writer.append(&meta(4), &payload(4, 3)).unwrap();
     let seen = all(&media, folder);
     assert_eq!(seen, [payload(0, 8800), vec![], payload(2, 17), payload(3, 5), payload(4, 3)]);
@@ -88,7 +88,7 @@ fn rooms(seed: u64) -> (u64, u64) {
                         break;
                     }
                     let len = dice.below((bytes.len() - skip) as u64 + 1).min(dice.below(20_000)) as usize;
-                    // What is abandoned is written to all the same.
+                    // An abandoned reservation is written to all the same.
                     bytes.fill(0xee);
                     bytes[skip..skip + len].copy_from_slice(&payload(log.len() as u64, len));
                     match room.commit(&meta(log.len() as u64), at + skip..at + skip + len) {

@@ -164,7 +164,7 @@ fn a_view_takes_only_what_is_as_safe_as_itself_and_proves_itself() {
     fast.push_view(parent, 3, &entry).unwrap();
     fast.publish();
     assert_eq!(all(&mut reader(&media, "fast", false)).unwrap()[0].4, b"not safe yet");
-    // What points to a stream cannot be pointed to by it.
+    // A stream cannot point to a view that points to it.
     let error = disk.parent("view").unwrap_err().to_string();
     assert!(error.contains("the view itself"), "{error}");
 }
@@ -286,7 +286,7 @@ fn a_parent_waits_for_what_its_view_keeps_and_the_view_lets_go_when_the_parent_n
         assert!(sent > 1500, "{level:?}: {sent}");
         let position = parent.pins().readers()[0].clone();
         assert_eq!((position.name.as_str(), position.kind), ("view view", Kind::Counted));
-        // What the view keeps can be read, all of it.
+        // All that the view keeps can be read.
         let mut again = reader(&media, "view", false);
         let first = again.bounds().first;
         assert!(first > 0, "{level:?}");
@@ -341,7 +341,7 @@ fn a_parent_two_views_down_got_no_room_although_nobody_read_the_upper_one() {
             }
         }
         assert!(sent > 1000, "{level:?}: {sent}");
-        // What the upper view keeps can be read, all of it.
+        // All that the upper view keeps can be read.
         let mut again = reader(&media, "upper", false);
         let (first, end) = (again.bounds().first, again.bounds().count);
         assert!(first > 0, "{level:?}");
@@ -367,7 +367,7 @@ fn what_a_power_cut_brings_back_in_a_view_is_still_in_its_parent() {
     view.publish();
     view.drain().unwrap();
     view.passed(known, sent).unwrap();
-    // The view lets go, and no record says so yet: a power cut would bring it back.
+    // The view releases it, and no record says so yet: a power cut would bring it back.
     view.relieve().unwrap();
     assert!(view.first_sequence() > 0);
     view.relieve().unwrap();
@@ -548,7 +548,7 @@ fn a_sparse_view_is_read_within_the_quota_of_its_parent() {
         (read, most) = (read + batch.len(), batch.len().max(most));
     }
     assert!(read == taken && most < taken, "{read} of {taken} in batches of {most} at most");
-    // Who keeps what it has read is told so, and goes on when it lets go.
+    // A reader that keeps its batches gets that error, and continues when it releases them.
     r.seek(0);
     let mut kept = Vec::new();
     let error = loop {
@@ -800,7 +800,7 @@ impl Web {
     fn relieve(&mut self) {
         for at in 0..3 {
             let view = self.writers[if at < 2 { 2 } else { 3 }].as_mut().unwrap();
-            // What is not safe in the view would be pointed to again after a cut.
+            // An entry that is not safe in the view would be pointed to again after a cut.
             view.drain().unwrap();
             let from = self.readers[at].as_ref().unwrap();
             view.passed(self.known[at], from.position()).unwrap();
@@ -1009,7 +1009,7 @@ fn a_full_table_of_parents_is_no_end_of_a_view() {
     parent.append(&meta(7, 0), &payload(7, 300)).unwrap();
     parent.drain().unwrap();
     let known = view.parent("c").unwrap();
-    // What cannot be written changes nothing.
+    // A failed write changes nothing.
     machine.fail_sync_after(Some(0));
     take_all(&mut view, known, &mut reader(&media, "c", false)).unwrap_err();
     take_all(&mut view, known, &mut reader(&media, "c", false)).unwrap();

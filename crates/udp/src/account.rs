@@ -6,7 +6,7 @@ use crate::numbers::{Lost, Numbers, Sign};
 use flow::{Fault, Outlet, Resume};
 use std::collections::BTreeMap;
 
-/// What is known of the messages of the board.
+/// The account of the messages of the board.
 pub(crate) struct NumberAccount {
     /// Of the origin in its first life.
     pub(crate) name: String,
@@ -30,7 +30,7 @@ pub(crate) struct NumberAccount {
     pub(crate) counts: BTreeMap<&'static str, u64>,
 }
 
-/// What becomes of a message.
+/// The fate of a message.
 pub(crate) enum Fate {
     /// It has this number in the stream.
     Number(u64),
@@ -97,7 +97,7 @@ impl NumberAccount {
         Ok(*self.row.insert(row))
     }
 
-    /// What becomes of a message, by its number. `times`: its source time, and now.
+    /// The fate of a message, by its number. `times`: its source time, and now.
     pub(crate) fn fate(
         &mut self,
         number: Number,

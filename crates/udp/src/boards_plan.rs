@@ -76,7 +76,7 @@ pub(crate) fn reference() -> String {
     format!("## Simulated boards\n\n{about}\n\n{}", settings::reference(&KEYS))
 }
 
-/// What a board puts into its messages.
+/// The content of a board's messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Content {
     Random,

@@ -14,7 +14,7 @@ use std::path::Path;
 
 /// A datagram that was recorded.
 pub(crate) struct Recorded<'a> {
-    /// Who sent it, and to which port; none where the file does not say.
+    /// Its sender, and the port to which it was sent; none where the file does not say.
     pub(crate) sender: Option<IpAddr>,
     pub(crate) port: Option<u16>,
     pub(crate) bytes: &'a [u8],
@@ -97,7 +97,7 @@ fn packets(file: File, see: &mut dyn FnMut(&Recorded<'_>)) -> Result<u64, String
             }
             Err(PcapError::Eof) => return Ok(others),
             Err(PcapError::Incomplete(_)) => {
-                // What is read no further is cut in the middle of a packet.
+                // The file ends in the middle of a packet.
                 let there = reader.data().len();
                 if there == before {
                     return Err("it ends in the middle of a packet".to_owned());

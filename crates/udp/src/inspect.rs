@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// What is known of one origin.
+/// The account of one origin.
 struct Origin {
     numbers: Numbers,
     messages: u64,
@@ -37,7 +37,7 @@ struct Inspection<'a> {
     refused: BTreeMap<&'static str, u64>,
 }
 
-/// What the source makes of the datagrams in a file.
+/// The messages that the source makes of the datagrams in a file.
 pub(crate) fn inspect(plan: &Plan, path: &Path) -> Result<Inspected, Fault> {
     let mut all = Inspection {
         plan,

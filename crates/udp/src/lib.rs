@@ -4,8 +4,9 @@
 //! takes many datagrams. The kernel writes datagrams of about one size into stream memory; others are copied once.
 //! Nothing is allocated and no lock is taken for a message.
 //!
-//! Failure behaviour: a board cannot wait. What the kernel delivers is stored or counted; what it does not deliver is
-//! counted with its cause, from the numbers of the board (`numbers.rs`). Bytes that are no datagram of a board are
+//! Failure behaviour: a board cannot wait. Datagrams that the kernel delivers are stored or counted; what it does not
+//! deliver is counted with its cause, from the numbers of the board (`numbers.rs`). Bytes that are no datagram of a
+//! board are
 //! counted as `refused.REASON`.
 
 mod account;

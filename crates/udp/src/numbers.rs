@@ -16,7 +16,7 @@ use crate::limits::{AHEAD, AHEAD_UNCHECKED, NUMBERS, WINDOW};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// What a number is.
+/// The kind of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sign {
     /// A message to be appended: the next one, one beyond a hole, or one that fills a hole.
@@ -216,7 +216,7 @@ impl Numbers {
         was_doubted
     }
 
-    /// What the number of a message is. `mark`: the checksum of its header, by which a datagram that came twice is
+    /// The kind of the number of a message. `mark`: the checksum of its header, by which a datagram that came twice is
     /// told from one of a board that has restarted. `time`: its source time. Before a number for which the answer is
     /// `New` is appended, [`Self::closes`] says whether holes have to be filed.
     pub(crate) fn take(&mut self, number: u64, mark: u32, time: i64, now: i64) -> Sign {
@@ -678,7 +678,7 @@ mod tests {
         let ahead = 1 << 24;
         assert_eq!(numbers.take(ahead, 1, 0, 0), Sign::Doubt);
         assert_eq!((numbers.take(ahead + 1, 2, 0, 0), numbers.verdict()), (Sign::Restart, Some(true)));
-        // What fits the width of the counter is.
+        // A number that fits the width of the counter is.
         let mut numbers = Numbers::new(Some(10_000_000), 0, REORDER, PLAIN);
         let near = 10_060_000;
         let (taken, refused, lost) = fates(&mut numbers, &[(near, Sign::Doubt), (near + 1, Sign::New)]);
@@ -694,7 +694,7 @@ mod tests {
             let depth = dice.pick(&[1, 10, 200, 4000, 10_000]);
             let (loss, damage) = (dice.pick(&[2, 10, 1000]), dice.pick(&[5, 1000]));
             let total = 30_000_u64;
-            // What arrives, by the number before which it does; `None` is a damaged datagram.
+            // The arrivals, by the number before which each comes; `None` is a damaged datagram.
             let mut arrivals: Vec<(u64, Option<u64>)> = Vec::new();
             let mut truth = [0_u64; 2];
             for number in 0..total {

@@ -9,7 +9,7 @@ use flow::Fault;
 use std::fmt;
 use std::net::IpAddr;
 
-/// Who sends. Not the port from which it does: a board may take another one each time that it is switched on.
+/// The sender. Not its port: a board may take another one each time that it is switched on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sender {
     pub(crate) address: Option<IpAddr>,
@@ -49,7 +49,7 @@ impl Owner {
         self.known.is_some_and(|(known, _)| known.address == address)
     }
 
-    /// What is wrong while two send. `title`: what they send to.
+    /// The fault while two send. `title`: the place to which they send.
     pub(crate) fn fault(&self, title: &str, now: i64) -> Option<Fault> {
         let (known, _) = self.known?;
         let (stranger, _) = self.stranger.filter(|(_, at)| now.saturating_sub(*at) < OWNER_PATIENCE)?;

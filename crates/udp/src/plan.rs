@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-/// What reads datagrams.
+/// The framing of the datagrams.
 #[derive(Clone)]
 pub(crate) enum FramingPlan {
     /// By a word.
@@ -91,7 +91,7 @@ pub(crate) struct Address {
     pub(crate) origin: String,
 }
 
-/// What a section says.
+/// The plan of a section.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Name of the source.

@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd as _, RawFd};
 use store::Meta;
 
-/// What ports of a source share in one step.
+/// The state that the ports of a source share in one step.
 pub(crate) struct Turn<'a> {
     pub(crate) plan: &'a Plan,
     /// ns since 1970 UTC.
@@ -216,7 +216,7 @@ impl Port {
         Ok(())
     }
 
-    /// What is wrong with what comes, at `now`.
+    /// The fault of the datagrams that come, at `now`.
     pub(crate) fn fault(&self, now: i64) -> Option<Fault> {
         let (most, patience) = DEAF;
         let is_deaf = self.deaf.datagrams >= most && now.saturating_sub(self.deaf.since) >= patience;
@@ -287,7 +287,7 @@ impl Port {
             Read::Whole => {}
             Read::Refused { reason, is_damaged } => {
                 account.refuse(reason, turn.out)?;
-                // What others send explains no loss.
+                // Datagrams of others explain no loss.
                 if is_damaged && self.owner.is_at(address) {
                     self.accounts.iter_mut().for_each(|account| account.numbers.damage());
                 }
@@ -393,8 +393,8 @@ impl Port {
         place.ok()
     }
 
-    /// Puts lost numbers into the account. What the counts of the port have explained explains nothing in another
-    /// numbering.
+    /// Puts lost numbers into the account. A loss that the counts of the port have explained explains nothing in
+    /// another numbering.
     fn report_lost(&mut self, at: usize, out: &mut dyn Outlet) -> Result<(), Fault> {
         let spent = self.accounts[at].numbers.spent();
         let others = self.accounts.iter_mut().enumerate().filter(|(other, _)| *other != at);

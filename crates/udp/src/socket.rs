@@ -13,7 +13,7 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
 #[derive(Clone, Copy)]
 struct Control([u8; 32]);
 
-/// What `recvmmsg` fills. It is made once: to clear all of it would cost more than a call for one datagram.
+/// The memory that `recvmmsg` fills. It is made once: to clear all of it would cost more than a call for one datagram.
 pub(crate) struct Batch {
     bytes: Box<[u8]>,
     headers: Box<[mmsghdr; BATCH]>,
@@ -44,7 +44,7 @@ impl Batch {
         (self.headers[at].msg_len as usize).min(DATAGRAM_BYTES)
     }
 
-    /// What was received in this place.
+    /// The datagram received in this place.
     pub(crate) fn bytes(&self, at: usize) -> &[u8] {
         let first = at * DATAGRAM_BYTES;
         &self.bytes[first..first + self.length(at)]
@@ -64,7 +64,7 @@ impl Batch {
         count == self.asked
     }
 
-    /// Who sent it.
+    /// Its sender.
     pub(crate) fn sender(&self, at: usize) -> Option<IpAddr> {
         address_of(&self.senders[at])
     }

@@ -93,7 +93,7 @@ impl Source for Udp {
     }
 }
 
-/// What there is after a start.
+/// The state after a start.
 struct Open {
     ports: Vec<Port>,
     /// Addresses at which it cannot listen, and why.
@@ -111,7 +111,7 @@ struct Open {
     /// Messages of one datagram.
     cuts: Vec<Cut>,
     foreign: ForeignDatagrams,
-    /// What is wrong with what comes.
+    /// The fault of the datagrams that come.
     wrong: Option<Fault>,
     /// When all ports were looked at, ns.
     looked: i64,

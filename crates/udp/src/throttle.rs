@@ -219,7 +219,7 @@ impl Control {
     }
 }
 
-/// What frames are sent by.
+/// The socket that sends frames.
 enum Line {
     Udp(UdpSocket, SocketAddr),
     Tcp(SocketAddr, Option<TcpStream>),

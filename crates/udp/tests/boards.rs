@@ -53,7 +53,7 @@ fn a_run_does_not_seal_before_numbers_that_may_still_come() {
     run(&mut intake, |intake| intake.frontier() > before);
     drop((intake, lab));
 
-    // What does not come is in the account once the run can seal.
+    // Datagrams that do not come are in the account once the run can seal.
     let lab = Lab::with(&json!({"reorder": "300 ms"}));
     let mut intake = lab.start();
     lab.send_numbers(0..10);
@@ -566,7 +566,7 @@ fn boards_of_two_receivers_send_coincidences() {
     let mut intakes = [left.start(), right.start()];
     let plans = [("one", left.plan()), ("two", right.plan())];
     let truth = beamport_udp::send(&plans, &left.data, None, &|| false).unwrap();
-    // Both sources have the same name, so the last of the two is said.
+    // Both sources have the same name, so the last of the two is reported.
     assert_eq!(truth["boards"]["d001"]["sent"], 1000);
     assert_eq!(truth["sent"], 2000);
     for intake in &mut intakes {

@@ -24,7 +24,7 @@ const MOST = 64;
 const LOOK_MS = 100;
 /** The same of the status, and of attempts after a failure. */
 const STATUS_MS = 1000;
-/** What is in the past changes rarely. */
+/** The past changes rarely. */
 const PAST_MS = 1000;
 /** From a moment to the next that a number can hold, ns. */
 const NEXT = 256;
@@ -63,7 +63,7 @@ class Page {
     this.first = new Map();
     /** Names of streams, as the newest status has them. @type {string[]} */
     this.names = [];
-    /** What fails now, by what is asked; since when, ms. @type {Map<string, {since: number, text: string}>} */
+    /** The present failures, by request; since when, ms. @type {Map<string, {since: number, text: string}>} */
     this.failures = new Map();
     this.isLocked = false;
     /** A moment is written into the field, and is not shown yet. */

@@ -110,7 +110,7 @@ export class Control {
     this.cutover.hidden = this.shadow.options.length === 0;
   }
 
-  /** What a command will do; empty: nothing. @param {any} command */
+  /** The effect of a command; empty: none. @param {any} command */
   effectOf(command) {
     switch (command.command) {
       case 'begin':

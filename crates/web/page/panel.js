@@ -73,7 +73,7 @@ export class Panel {
   }
 
   /**
-   * What is asked of the server, and a text that says with what settings.
+   * The panel of the request, and its settings as a text.
    * @param {number | null} at
    * @returns {{asked: Asked, settings: string}}
    */

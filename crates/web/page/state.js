@@ -8,7 +8,7 @@ const SPAN = 600;
 const LONGEST = 1000;
 
 /**
- * What one panel shows; a view may have settings of its own.
+ * The settings of one panel; a view may have more of its own.
  * @typedef {{stream: string, view: string, origin: string, window: number | null, region: number[] | null, reduce: string,
  *   log: boolean, cut: string, sequence: number | null, [key: string]: any}} Settings
  */

@@ -16,7 +16,7 @@ export class Streams {
   constructor(toggle, account) {
     this.toggle = toggle;
     this.account = account;
-    /** What is lost of a stream leads to its account. @type {Map<string, HTMLButtonElement>} */
+    /** The losses of a stream lead to its account. @type {Map<string, HTMLButtonElement>} */
     this.losses = new Map();
     /** @type {Map<string, HTMLButtonElement>} */
     this.buttons = new Map();

@@ -13,7 +13,7 @@ import { count, duration, estimate, messages, time } from './format.js';
 
 /** Height of a lane, px. */
 const HEIGHT = 26;
-/** What of it marks take at the top; bars and the line of lateness have the rest. */
+/** The share of marks at the top; bars and the line of lateness have the rest. */
 const MARKS = 8;
 /** Times that are not known, as the ledger has them. */
 const UNKNOWN = 2 ** 63;
@@ -21,7 +21,7 @@ const UNKNOWN = 2 ** 63;
 const CROSSES = 12;
 /** Room for a label of the scale, px. */
 const LABEL = 80;
-/** What the server does not know for this long is marked, ns. */
+/** A time that the server has not known for this long is marked, ns. */
 const UNKNOWN_FOR = 3e9;
 /** Streams of one request. */
 const MOST = 64;
@@ -66,7 +66,7 @@ export class TimeBar {
     this.now = now;
     /** End of the bar, ns; null: now. @type {number | null} */
     this.end = null;
-    /** What the newest answers show, ns. */
+    /** The time that the newest answers show, ns. */
     this.to = now();
     this.from = this.to - state.span * 1e9;
     /** Source time of the oldest message of all lanes, ns. @type {number | null} */
@@ -185,7 +185,7 @@ export class TimeBar {
   }
 
   /**
-   * What is asked of the server. A stream that was removed keeps its lane, which says so, as long as it has a panel.
+   * The panels of the request. A stream that was removed keeps its lane, which says so, as long as it has a panel.
    * @param {Set<string>} open streams with a panel, which come first where there is no room for all
    * @returns {{at: number | null, streams: string[], asked: import('./api.js').Asked[]}}
    */
@@ -374,7 +374,7 @@ export class TimeBar {
     this.bar.setAttribute('aria-valuenow', String(Math.round((at === null ? 1 : this.share(at)) * 100)));
     this.bar.setAttribute('aria-valuetext', at === null ? 'now' : `${time(at)} UTC`);
     if (at === null) this.setSpeed(0);
-    // What was found belongs to its moment.
+    // The answer belongs to its moment.
     if (at !== this.foundAt) setText(this.found, '');
     setText(this.ends.children[0], `${time(this.from)} UTC`);
     setText(this.ends.children[1], this.end === null ? 'now' : `${time(this.to)} UTC`);

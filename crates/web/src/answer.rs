@@ -90,7 +90,7 @@ impl Answer {
         self.align()
     }
 
-    /// What was drawn since a mark.
+    /// The drawing since a mark.
     pub(crate) fn drawn(&self, mark: usize, panel: &Map<String, Value>) -> Drawn {
         let text = panel.iter().map(|(key, value)| key.len() + value.to_string().len()).sum();
         Drawn { panel: panel.clone(), arrays: self.arrays[mark..].to_vec(), mark, text }

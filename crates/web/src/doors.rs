@@ -9,7 +9,7 @@ use hyper::header::{AUTHORIZATION, HOST, HeaderMap, ORIGIN};
 use hyper::{Method, StatusCode};
 use std::net::IpAddr;
 
-/// What the doors know.
+/// The names and tokens that admit a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Doors {
     pub(crate) tokens: Tokens,

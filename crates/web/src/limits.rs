@@ -63,7 +63,7 @@ pub(crate) const SKIPPED: u32 = 4096;
 pub(crate) const POINTS_MAX: usize = 8 << 20;
 /// Messages that are read at once.
 pub(crate) const BATCH: usize = 4096;
-/// Messages of a group that are told apart; larger groups count as this.
+/// Messages of a group that are distinguished; larger groups count as this.
 pub(crate) const MULTIPLICITY_MAX: usize = 1024;
 /// Members of groups that are named in one answer.
 pub(crate) const MEMBERS_MAX: usize = 64;

@@ -22,7 +22,7 @@ static OPEN: Key = key("open", "true or false", "false", "The page can be viewed
 /// Its keys, in the order of the reference page.
 pub static KEYS: [&Key; 3] = [&LISTEN, &INSECURE, &OPEN];
 
-/// What the section says.
+/// The plan of the section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Where the page is served.

@@ -40,15 +40,15 @@ const POLICY: &str = "default-src 'self'; base-uri 'none'; form-action 'none'; f
 /// The commands that the page can give.
 const COMMANDS: [&str; 4] = ["begin", "end", "configure", "cutover"];
 
-/// What is served.
+/// The page that is served.
 pub struct Served {
     /// The data folder.
     pub data: Data,
     /// Where it listens already.
     pub listener: TcpListener,
-    /// What the section says.
+    /// The plan of the section.
     pub plan: Plan,
-    /// Who may do what.
+    /// The tokens of each role.
     pub tokens: Tokens,
     /// The running instrument.
     pub instrument: Arc<dyn Instrument>,
@@ -244,7 +244,7 @@ impl House {
                 self.doors.admit(request.headers(), Role::View)?;
                 let question = path.strip_prefix("/api/").and_then(Question::of).ok_or_else(nothing)?;
                 let answer = self.books.ask(question).await.ok_or_else(busy)?;
-                // What is not there, or cannot be read, is a fault for the user.
+                // A stream that is absent, or cannot be read, is a fault for the user.
                 let answer = answer.map_err(|fault| (StatusCode::UNPROCESSABLE_ENTITY, fault))?;
                 self.sent("application/json", answer.to_string().into()).await
             }

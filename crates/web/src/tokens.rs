@@ -12,7 +12,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use store::hex;
 
-/// What the holder of a token may do.
+/// The rights of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Role {
     /// Sees everything.
@@ -48,7 +48,7 @@ impl Tokens {
         Ok(Self { view: token("view")?, control: token("control")? })
     }
 
-    /// What a token allows.
+    /// The role of a token.
     pub(crate) fn role(&self, token: &str) -> Option<Role> {
         match () {
             () if is_same(token, &self.control) => Some(Role::Control),

@@ -37,6 +37,14 @@ pub(super) fn plain(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
+/// The comments and strings alone, with all else blanked; every line keeps its number.
+pub(super) fn prose(text: &str) -> String {
+    let plain = plain(text);
+    let keep = |(all, code): (u8, u8)| if all == b'\n' || all != code { all } else { b' ' };
+    let bytes: Vec<u8> = text.bytes().zip(plain.bytes()).map(keep).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
 /// The end of the comment, string or character that begins at `at`; none where code goes on.
 fn literal_end(bytes: &[u8], at: usize) -> Option<usize> {
     let rest = &bytes[at..];

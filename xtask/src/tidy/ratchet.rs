@@ -1,6 +1,7 @@
-//! What may only become fewer: long functions, long files, long lines, and numbers that are limits but do not stand in
-//! `limits.rs`. `ratchet.txt` has those that there are: a function and a file by name, lines and numbers as a count for
-//! each crate. A new one is a complaint, and so is one that has gone and is still listed: the list is always exact.
+//! What may only become fewer: long functions, long files, long lines, numbers that are limits but do not stand in
+//! `limits.rs`, and lines of comments and strings with words that the note on style forbids. `ratchet.txt` has those
+//! that there are: a function and a file by name, lines and numbers as a count for each crate. A new one is a
+//! complaint, and so is one that has gone and is still listed: the list is always exact.
 //!
 //! `cargo xtask tidy --write` renews the list. It follows what moved, and refuses what grew.
 
@@ -9,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::code;
+use super::{code, words};
 use crate::Done;
 
 /// Lines of a function: what fits on a screen.
@@ -22,8 +23,9 @@ const COLUMNS_MAX: usize = 120;
 /// Where the list is.
 const LIST: &str = "xtask/src/tidy/ratchet.txt";
 const HEAD: &str = "\
-# Functions above 70 lines, files above 800, lines above 120 columns, and constants outside of limits.rs (numbers and
-# durations of shipped crates) may only become fewer. `cargo xtask tidy --write` renews this list and raises nothing.
+# Functions above 70 lines, files above 800, lines above 120 columns, constants outside of limits.rs (numbers and
+# durations of shipped crates), and lines of comments and strings with words that CONTRIBUTING forbids may only become
+# fewer. `cargo xtask tidy --write` renews this list and raises nothing.
 ";
 /// Crates that no wheel holds: their constants are nobody's limits.
 const NOT_SHIPPED: [&str; 2] = ["bench", "testkit"];
@@ -38,9 +40,10 @@ enum Kind {
     Constants,
     File,
     Function,
+    Words,
 }
 
-const KINDS: [Kind; 4] = [Kind::Columns, Kind::Constants, Kind::File, Kind::Function];
+const KINDS: [Kind; 5] = [Kind::Columns, Kind::Constants, Kind::File, Kind::Function, Kind::Words];
 
 impl Kind {
     fn word(self) -> &'static str {
@@ -49,6 +52,7 @@ impl Kind {
             Self::Constants => "constants",
             Self::File => "file",
             Self::Function => "function",
+            Self::Words => "words",
         }
     }
 
@@ -64,6 +68,7 @@ impl Kind {
             Self::Constants => "constants outside of limits.rs: move them there, each with its reason".into(),
             Self::File => format!("more than {FILE_LINES_MAX} lines: move a part into a module of its own"),
             Self::Function => format!("more than {FUNCTION_LINES_MAX} lines: split it"),
+            Self::Words => "lines of comments and strings with words that CONTRIBUTING's note on style forbids".into(),
         }
     }
 }
@@ -192,12 +197,26 @@ fn complain(key: &(Kind, String), kept: &Counts, found: &Found, added: &BTreeMap
 /// Everything that counts in these files.
 fn found(root: &Path, files: &[PathBuf]) -> Found {
     let mut found = Found::default();
-    for path in files.iter().filter(|path| path.extension().is_some_and(|ext| ext == "rs")) {
+    let is_rust = |path: &Path| path.extension().is_some_and(|ext| ext == "rs");
+    for path in files.iter().filter(|path| is_rust(path) || words::is_code(path)) {
         // A file that is gone from the tree.
         let Ok(text) = fs::read_to_string(root.join(path)) else { continue };
-        count(path, &text, &mut found);
+        if is_rust(path) {
+            count(path, &text, &mut found);
+        }
+        if words::is_code(path) {
+            for line in words::in_code(path, &text) {
+                found.add(Kind::Words, &crate_of(path), path, line);
+            }
+        }
     }
     found
+}
+
+/// The crate of a file, or its folder at the root.
+fn crate_of(path: &Path) -> String {
+    let mut parts = path.components().map(|part| part.as_os_str().to_string_lossy().into_owned());
+    parts.find(|part| part != "crates").unwrap_or_default()
 }
 
 fn count(path: &Path, text: &str, found: &mut Found) {

@@ -1,6 +1,8 @@
-//! Phrases that texts for users must not have, each with the better one, and the length of lines of CHANGELOG.md. Texts
-//! for users are the documentation, and output of the program in `tests/cli`. CONTRIBUTING.md has the note on style.
+//! Phrases that texts must not have, each with the better one, and the length of lines of CHANGELOG.md. Texts for users
+//! are the documentation, and output of the program in `tests/cli`; comments and strings of code are in the ratchet.
+//! CONTRIBUTING.md has the note on style.
 
+use super::code;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -94,6 +96,32 @@ fn file(path: &Path, text: &str) -> Vec<String> {
     complaints
 }
 
+/// The marks of a comment, at the beginning of a line.
+const MARKS: [&str; 8] = ["///", "//!", "//", "/**", "/*", "*", "#", "\"\"\""];
+
+/// Whether a file is code whose comments and strings are read: of the crates and of this program, of the Python
+/// package, of the page and of the C++ part. The lists of this file are what it looks for.
+pub(super) fn is_code(path: &Path) -> bool {
+    let is_language = path.extension().and_then(|ext| ext.to_str()).is_some_and(|ext| {
+        ["rs", "py", "js", "cpp", "hpp", "h"].contains(&ext) && !path.to_string_lossy().contains("/uPlot.")
+    });
+    let is_ours = ["crates", "python", "xtask"].into_iter().any(|folder| path.starts_with(folder));
+    is_language && is_ours && path != Path::new("xtask/src/tidy/words.rs")
+}
+
+/// The lines, from 1, of which a comment or a string has a phrase, or a comment a sentence without a subject.
+pub(super) fn in_code(path: &Path, text: &str) -> Vec<usize> {
+    let is_python = path.extension().is_some_and(|ext| ext == "py");
+    let prose = if is_python { text.to_owned() } else { code::prose(text) };
+    let is_wrong = |line: &str| {
+        let line = line.trim();
+        let line = MARKS.into_iter().find_map(|mark| line.strip_prefix(mark)).unwrap_or(line).trim_start();
+        let lower = line.to_lowercase();
+        PHRASES.into_iter().any(|(phrase, _)| has_phrase(&lower, phrase)) || headless(line).is_some()
+    };
+    (1..).zip(prose.lines()).filter(|(_, line)| is_wrong(line)).map(|(number, _)| number).collect()
+}
+
 /// Whether `line` has `phrase` as whole words.
 fn has_phrase(line: &str, phrase: &str) -> bool {
     line.match_indices(phrase).any(|(at, _)| {
@@ -162,6 +190,22 @@ mod tests {
         assert_eq!(complaints("CHANGELOG.md", &"x".repeat(CHANGELOG_CHARS_MAX + 1)).len(), 1);
         assert!(complaints("CHANGELOG.md", &"x".repeat(CHANGELOG_CHARS_MAX)).is_empty());
         assert!(complaints("docs/a.md", &"x".repeat(CHANGELOG_CHARS_MAX + 1)).is_empty());
+    }
+
+    #[test]
+    fn comments_and_strings_of_code_are_read_and_code_is_not() {
+        let text = "//! What is late is counted.\n/// It lets go.\n\
+                    fn lets() { go(\"it is told\") } // Who reads waits.\n\
+                    let is_told = 1; // What is it?\n";
+        assert_eq!(in_code(Path::new("crates/a/src/b.rs"), text), [1, 2, 3]);
+        let python = "def f():\n    \"\"\"What it returns is kept.\"\"\"\n    # It is told.\n    return what\n";
+        assert_eq!(in_code(Path::new("python/a.py"), python), [2, 3]);
+        for yes in ["crates/a/src/b.rs", "crates/web/page/a.js", "crates/epics/shim/a.hpp", "python/beamport/a.py"] {
+            assert!(is_code(Path::new(yes)), "{yes}");
+        }
+        for no in ["docs/a.py", "crates/web/page/uPlot.iife.min.js", "xtask/src/tidy/words.rs", "crates/a/Cargo.toml"] {
+            assert!(!is_code(Path::new(no)), "{no}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The PVs of a source: from their updates to messages with numbers.
 //!
-//! An update becomes its messages at once: the connection, the units, the alarm, the value. What the stream has no room
-//! for waits in `pending`, and no update is taken until that is empty.
+//! An update becomes its messages at once: the connection, the units, the alarm, the value. Messages for which the
+//! stream has no room for waits in `pending`, and no update is taken until that is empty.
 
 use crate::channel::{Channel, Fate, Kept, Role};
 use crate::entry::{Entry, Identity, Pattern, Schema};
@@ -497,7 +497,7 @@ impl Pvs {
                 }
             }
         }
-        // What no hole has followed overwrote no frame.
+        // An overwritten update that no hole has followed was no frame.
         if origin.frames.as_ref().is_none_or(|frames| frames.complete_to().is_none()) {
             (channel.overwritten, channel.overruns.1) = (0, channel.overruns.0);
         }

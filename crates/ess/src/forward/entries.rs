@@ -21,7 +21,7 @@ pub(crate) const FORWARDER_FILE: &str = "forwarder.toml";
 /// Name of the source in it.
 pub(crate) const SOURCE: &str = "pvs";
 
-/// What makes an entry of the source another one.
+/// The identity of an entry of the source.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Identity {
     pub(crate) protocol: Protocol,
@@ -31,7 +31,7 @@ pub(crate) struct Identity {
     pub(crate) schema: String,
 }
 
-/// What is sent of an entry, beside its values.
+/// Messages that are sent of an entry, beside its values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Choices {
     pub(crate) repeat: bool,

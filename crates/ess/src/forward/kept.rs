@@ -1,4 +1,4 @@
-//! What the forwarder keeps in its data folder, in `streams.json`: the streams, and the place in the topic of commands.
+//! The state of the forwarder in its data folder, `streams.json`: the streams, and the place in the topic of commands.
 //!
 //! A command counts once the file holds it; it is carried out afterwards, and again after a kill in between.
 
@@ -18,10 +18,10 @@ const FILE: &str = "streams.json";
 /// The file whose lock the owner of the folder holds.
 const LOCK: &str = "forwarder.lock";
 
-/// What is kept.
+/// The state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Kept {
-    /// What is forwarded.
+    /// The streams that are forwarded.
     pub(crate) streams: Streams,
     /// The topic of commands, and the next offset of each of its partitions; empty: none was read.
     pub(crate) topic: String,
@@ -143,7 +143,7 @@ impl Folder {
         }
     }
 
-    /// What was kept; nothing at the first start, and where the file is damaged.
+    /// The stored state; empty at the first start, and where the file is damaged.
     pub(crate) fn read(&self) -> Kept {
         let path = self.path.join(FILE);
         if !path.exists() {

@@ -77,7 +77,7 @@ pub(crate) fn run(options: &ForwarderOptions, programs: &Programs) -> Result<Exi
     Ok(ExitCode::SUCCESS)
 }
 
-/// Who we are in the status.
+/// The identity of this service in the status.
 fn identity(options: &ForwarderOptions) -> reply::Service {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
     let pid = std::process::id();
@@ -102,7 +102,7 @@ struct Next {
     status: Instant,
 }
 
-/// What can be in trouble, as the status has it.
+/// The parts that can have a fault, as the status has it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
     Commands,
@@ -152,7 +152,7 @@ impl Forwarder<'_> {
             self.announce();
         }
         self.mover = None;
-        // What was said last.
+        // The newest message.
         let _ = self.sender.flush(DELIVERY_PATIENCE);
         if let Some(storage) = &self.storage {
             let _ = storage.sender.flush(DELIVERY_PATIENCE);

@@ -1,6 +1,6 @@
 //! The `x5f2` of the forwarder: what it forwards, and how each stream is.
 //!
-//! Clients of the program whose place it takes compare the rows of `streams` as they are. What is new stands in an
+//! Clients of the program whose place it takes compare the rows of `streams` as they are. New facts are in an
 //! object of its own, `beamport`: `trouble`, and `streams` with a row for each of theirs, in the same order.
 
 use super::Streams;

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Instant;
 
-/// What the thread has found.
+/// The results of the thread.
 pub(crate) enum Found {
     /// It tries again.
     Trouble(Fault),
@@ -43,7 +43,7 @@ impl Unusable {
         Mistake::new("topic", format!("`{}`: {}", shortened(channel), self.text(topic)), hint)
     }
 
-    /// What is wrong with a topic.
+    /// The fault of a topic.
     pub(crate) fn text(self, topic: &str) -> String {
         match self {
             Self::Missing => format!("there is no topic `{topic}`"),
@@ -52,7 +52,7 @@ impl Unusable {
     }
 }
 
-/// What the brokers have said of topics, or why they have not answered.
+/// The answers of the brokers about topics, or why they have not answered.
 pub(crate) type Judged = Result<BTreeMap<String, Result<(), Unusable>>, Fault>;
 
 /// Asks brokers whether topics exist, one question after the other.
@@ -122,7 +122,7 @@ fn judged(cluster: &Cluster, names: &[String]) -> Judged {
     }
 }
 
-/// What the thread has to open.
+/// The topics that the thread has to open.
 struct Opener {
     commands: Cluster,
     topic: String,

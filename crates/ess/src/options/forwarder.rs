@@ -70,7 +70,7 @@ impl std::fmt::Debug for Place {
     }
 }
 
-/// What the options say.
+/// The plan of the options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForwarderOptions {
     /// Topic of commands.

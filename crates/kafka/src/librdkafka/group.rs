@@ -46,7 +46,7 @@ fn answered(code: i32) -> Result<(), Wrong> {
 /// Partitions of one topic with an offset each.
 struct List(NonNull<c::rd_kafka_topic_partition_list_t>);
 
-/// What a group has committed of a partition.
+/// The offset that a group has committed of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Committed {
     pub(crate) partition: i32,
@@ -131,7 +131,7 @@ pub(crate) struct Group {
     topic: String,
 }
 
-/// What came to a member.
+/// An event of a member.
 #[derive(Debug)]
 pub(crate) enum GroupEvent {
     /// These partitions are its own from now on; [`Group::assign`] begins to read them.
@@ -178,7 +178,7 @@ impl Group {
         answered(unsafe { codes::rd_kafka_subscribe(self.client.0.as_ptr(), list.0.as_ptr()) })
     }
 
-    /// What comes next; waits for it for so long.
+    /// The next event; waits for it for so long.
     pub(crate) fn poll(&self, timeout_ms: i32) -> Option<GroupEvent> {
         let event = self.queue.event(timeout_ms)?;
         // SAFETY: the event lives until the end of the function.
@@ -215,7 +215,7 @@ impl Group {
         answered(unsafe { codes::rd_kafka_assign(self.client.0.as_ptr(), list.0.as_ptr()) })
     }
 
-    /// What the group has committed of partitions.
+    /// The offsets that the group has committed of partitions.
     pub(crate) fn committed(&self, partitions: &[i32], timeout_ms: i32) -> Result<Vec<Committed>, Wrong> {
         let all: Vec<_> = partitions.iter().map(|partition| (*partition, None)).collect();
         let list = List::new(&self.topic, &all)?;

@@ -17,7 +17,7 @@ pub(crate) struct Outgoing<'a> {
     /// Milliseconds since 1970 UTC; `None`: now.
     pub(crate) time_ms: Option<i64>,
     pub(crate) headers: &'a [(&'a CStr, &'a [u8])],
-    /// What its report has.
+    /// The token of its report.
     pub(crate) mark: usize,
 }
 
@@ -30,7 +30,7 @@ pub enum Unsent {
     Wrong(Wrong),
 }
 
-/// What became of a message.
+/// The fate of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Delivered {
     /// That of [`Outgoing::mark`].
@@ -295,7 +295,7 @@ impl Event {
         }
     }
 
-    /// What became of the topics that were to be made.
+    /// The results of the topics that were to be made.
     pub(super) fn created(&self) -> Vec<Option<Wrong>> {
         let mut count = 0;
         // SAFETY: the event lives and is of this type; the answer is an array of `count` pointers into it.

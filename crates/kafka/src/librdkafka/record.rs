@@ -45,7 +45,7 @@ impl Drop for Batch {
     }
 }
 
-/// A message, or what is said in the place of one.
+/// A message, or the error in the place of one.
 pub(crate) struct Record<'a> {
     message: *mut c::rd_kafka_message_t,
     _batch: &'a Batch,

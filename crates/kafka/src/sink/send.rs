@@ -73,7 +73,7 @@ struct Open {
     producer: Producer,
     plan: Arc<SendPlan>,
     inputs: Vec<Input>,
-    /// What the newest commit of the sink before this one holds.
+    /// The state of the newest commit of the sink before this one.
     kept: State,
     /// Unconfirmed messages that are in their topics already.
     present: Present,

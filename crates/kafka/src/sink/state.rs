@@ -163,7 +163,7 @@ mod tests {
         // The last one is done, and the one before it is not.
         assert_eq!(place.offset(&[10, 3], &mut held), 106);
         assert_eq!((place.offset(&[10, 4], &mut held), held), (108, 0));
-        // What was found after a restart is not counted from behind.
+        // Messages found after a restart are not counted from behind.
         place.find(150, 0, 20);
         place.find(140, 1, 9);
         place.acknowledge(160, 0, 21);

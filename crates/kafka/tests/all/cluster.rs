@@ -51,7 +51,7 @@ impl Cluster {
         unsafe { c::rd_kafka_mock_topic_create(self.mock, name.as_ptr(), partitions, 1) };
     }
 
-    /// What `brokers` says to come here.
+    /// The `brokers` that lead here.
     pub(crate) fn brokers(&self) -> String {
         // SAFETY: the cluster lives, and the text with it.
         unsafe { CStr::from_ptr(c::rd_kafka_mock_cluster_bootstraps(self.mock)) }.to_str().unwrap().to_owned()

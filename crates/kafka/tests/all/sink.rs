@@ -316,7 +316,7 @@ fn batches_behind_a_refused_one_came_before_its_messages() {
     run(&mut relay, |relay| done(relay) == 10);
     cluster.refuse_as_too_large(1);
     stream.append(200, b"");
-    // What the client has goes out while the sink does not look.
+    // Messages of the client go out while the sink does not look.
     let mut is_refused = false;
     while !is_refused && relay.status()["waiting"].as_u64() < Some(100) {
         is_refused = relay.step(now()).is_err();

@@ -33,7 +33,7 @@ const EXCESS_K: f64 = 8.0;
 /// How long the heater fails, in s.
 const FAILURE_S: f64 = 60.0;
 
-/// What one message says.
+/// The value of one message.
 #[derive(Clone, Copy)]
 enum Word {
     Value(usize),
@@ -47,7 +47,7 @@ pub(crate) struct Devices {
     alarm_after_s: f64,
     seed: u64,
     pulse: Pulse,
-    /// What this pulse still has to say, last first.
+    /// The messages that this pulse still has to send, last first.
     words: Vec<Word>,
     word: Word,
 }

@@ -13,7 +13,7 @@ use flow::Fault;
 use store::SchemaId;
 use wire::da00::{self, Da00, Variable};
 
-/// What each message carries.
+/// The content of each message.
 pub(crate) const VARIABLES: [&str; 2] = ["signal", "tof"];
 
 const RANDOM_STREAM: u64 = 2;

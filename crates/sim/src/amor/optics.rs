@@ -84,7 +84,7 @@ pub fn time_edges(path: f64) -> Vec<f64> {
     wavelength_edges().iter().map(|w| time_of_flight(*w, path) * 1e9).collect()
 }
 
-/// What a table holds for one sample angle.
+/// The table of one sample angle.
 #[derive(Clone, Debug)]
 pub struct Table {
     /// Counted neutrons of any norm, row by row: `[y * WAVELENGTHS + k]`, as measured (with resolution).

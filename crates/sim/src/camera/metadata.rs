@@ -16,7 +16,7 @@ use wire::f144::{self, F144};
 /// Random stream of the jitter of the first variable.
 const RANDOM_STREAM: u64 = 1000;
 
-/// Values come again after so many frames.
+/// Values repeat after so many frames.
 const PERIOD: i64 = 1_000_000;
 
 /// The metadata of a camera.

@@ -42,7 +42,7 @@ const FRAMES: u64 = 16;
 /// Bytes of a message beside its pixels, at most: names, shape and two attributes.
 const HEAD_BYTES_MAX: u64 = 4096;
 
-/// What every frame of a camera has.
+/// The form of every frame of a camera.
 #[derive(Clone, Debug, PartialEq)]
 struct Form {
     /// Lengths of the dimensions, slowest first.
@@ -233,7 +233,7 @@ pub(crate) fn check(config: &Config) -> Result<(), Fault> {
     }
 }
 
-/// What was put into the frames.
+/// The content of the frames.
 pub(crate) fn truth(config: &Config) -> Value {
     let mut truth = json!({"model": config.model, "seed": config.seed, "frames_per_second": config.fps});
     if config.model == "camera" {

@@ -57,7 +57,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Option<Npy>, Fault> {
     Ok(Some(Npy { dtype, shape, at: (text_at + length) as u64 }))
 }
 
-/// What stands behind a key.
+/// The value behind a key.
 fn value<'t>(text: &'t str, key: &str) -> Option<&'t str> {
     let (_, rest) = text.split_once(&format!("'{key}'"))?;
     Some(rest.trim_start().strip_prefix(':')?.trim_start())

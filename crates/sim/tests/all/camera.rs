@@ -245,7 +245,7 @@ fn frames_of_files_are_shown_in_turn() {
     assert_eq!(tape.messages.len(), 40);
     let truth = sim::truth(&config).unwrap();
     assert_eq!(truth["files"], json!(["stack.npy", "one.npy", "plain.raw"]));
-    // Without `shape` a stack is told by its dimensions.
+    // Without `shape` a stack is recognised by its dimensions.
     let alone = record(&of_files(files().drain(..2).collect(), &[]), 1);
     assert_eq!(ad00::read(&alone.messages[0].1).unwrap().shape(), [2, 3]);
     let layers = of_files(files().drain(..1).collect(), &[("shape", json!([3, 2, 3]))]);

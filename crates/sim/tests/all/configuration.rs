@@ -120,7 +120,7 @@ fn the_reference_page_names_every_model_key_default_and_origin() {
     }
 }
 
-/// What is said of a model before it runs is what it then does.
+/// A model does what is promised of it before it runs.
 #[test]
 fn models_make_the_schemas_that_they_say() {
     for model in sim::models().iter().filter(|model| model.name != "histogram") {

@@ -82,7 +82,7 @@ impl Recorder {
         self.messages.iter().map(|(_, p)| p.len()).sum()
     }
 
-    /// What a stream with this content would tell a source that starts again.
+    /// The resume state that a stream with this content gives a source that restarts.
     pub(crate) fn resume(&self) -> Resume {
         let mut resume = Resume::default();
         for (row, name) in self.names.iter().enumerate() {

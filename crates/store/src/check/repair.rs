@@ -22,10 +22,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a repair did.
+/// The result of a repair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repaired {
-    /// The header was made good.
+    /// The header was repaired.
     pub header: bool,
     /// A commit record was made again from the other, or both from the index.
     pub commit: bool,
@@ -33,9 +33,9 @@ pub struct Repaired {
     pub rows: u64,
     /// Rows of `origins` and `parents` in which a wrong bit was turned.
     pub names: u64,
-    /// Index entries that were made good.
+    /// Index entries that were repaired.
     pub entries: u64,
-    /// Payloads that were made good.
+    /// Payloads that were repaired.
     pub payloads: u64,
     /// Copies of damaged files as they were, to be removed by hand.
     pub copies: Vec<PathBuf>,

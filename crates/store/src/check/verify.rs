@@ -32,7 +32,7 @@ pub struct Damage {
     pub why: String,
 }
 
-/// What `verify` saw.
+/// The result of `verify`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
     /// First sequence.
@@ -57,7 +57,7 @@ pub struct Verified {
 }
 
 impl Damage {
-    /// What is missing, as damage; none where retention took it.
+    /// The missing range as damage; none where retention deleted it.
     pub fn of(missing: &Missing) -> Option<Self> {
         let (path, why) = match &missing.error {
             Error::Lost { path, .. } => (path, format!("{} is missing", path.display())),
@@ -114,7 +114,7 @@ pub fn verify(media: &Arc<dyn Media>, folder: &Path, progress: &mut dyn FnMut(u6
             Stretch::Missing(missing) => {
                 match Damage::of(&missing) {
                     Some(found) => seen.lose(Damage { end: found.end.min(bounds.count), ..found }),
-                    // What retention took of a parent; what it took here meanwhile is no longer of the stream.
+                    // Deleted by retention of a parent; messages deleted here meanwhile no longer belong to the stream.
                     None => seen.gone += missing.next.saturating_sub(reader.bounds().first.max(at)),
                 }
                 reader.seek(missing.next);
@@ -142,7 +142,7 @@ pub fn verify(media: &Arc<dyn Media>, folder: &Path, progress: &mut dyn FnMut(u6
     Ok(seen)
 }
 
-/// What is wrong beside messages.
+/// Damage beside messages.
 fn flaws(m: &dyn Media, folder: &Path, reader: &mut Reader, bounds: Bounds) -> Result<Vec<String>> {
     let mut all = Vec::new();
     let header = reader.header().clone();

@@ -108,7 +108,7 @@ impl Commit {
         Ok(empty.filter(|_| newest > 1))
     }
 
-    /// The newest record that holds, or none, and why the medium does not give one. Who reads or repairs goes on with
+    /// The newest record that holds, or none, and why the medium does not give one. A reader or a repair continues with
     /// the other: what was marked since then proves itself.
     pub(crate) fn read(media: &dyn Media, folder: &Path, seed: u64) -> Result<(Option<Self>, Option<Error>)> {
         let path = folder.join("commit");

@@ -75,7 +75,7 @@ pub mod flags {
     }
 }
 
-/// What the maker of a message says about it; the store adds place, arrival and checksums.
+/// The facts about a message that its maker gives; the store adds place, arrival and checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meta {
     /// Nanoseconds since 1970 UTC from the source itself.
@@ -91,7 +91,7 @@ pub struct Meta {
 }
 
 impl Meta {
-    /// What an entry says of its message, for a copy of it in another stream where its maker has this row.
+    /// The facts of an entry about its message, for a copy in another stream in which its maker has this row.
     pub fn of(entry: &Entry, origin: u32) -> Self {
         let &Entry { source_time, origin_seq, schema, flags, .. } = entry;
         // The copy has an arrival of its own.

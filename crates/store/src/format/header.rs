@@ -33,7 +33,7 @@ impl Level {
     }
 }
 
-/// What source times of a stream mean.
+/// The meaning of the source times of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
     /// Nanoseconds since 1970 UTC.
@@ -73,7 +73,7 @@ pub struct Header {
     pub name: String,
     /// How safe its messages are.
     pub level: Level,
-    /// What its source times mean.
+    /// The meaning of its source times.
     pub clock: Clock,
     /// Entries of an index segment (a power of two).
     pub index_entries: u64,
@@ -291,7 +291,7 @@ impl Header {
     }
 }
 
-/// What the header of a stream is renamed to while its files are removed.
+/// Name of the header of a stream while its files are removed.
 pub(crate) const REMOVED: &str = "removed";
 
 /// True if a folder without a header had one: files that a first opening makes before the header do not count, nor does

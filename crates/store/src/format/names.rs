@@ -70,7 +70,7 @@ impl Names {
         Ok(bytes)
     }
 
-    /// The bytes of a table whose damaged rows have one wrong bit each, made good, and how many rows that were. None if
+    /// The bytes of a table whose damaged rows have one wrong bit each, repaired, and how many rows that were. None if
     /// a row does not hold with any one of its bits turned, or with more than one.
     pub(crate) fn mended(bytes: &[u8]) -> Option<(Vec<u8>, u64)> {
         let (mut bytes, mut at, mut rows) = (bytes.to_vec(), 0, 0);

@@ -1,4 +1,4 @@
-//! What a writer found when it opened its stream.
+//! The state in which a writer found its stream.
 
 /// Result of opening for writing.
 #[derive(Clone, Debug, PartialEq, Eq)]

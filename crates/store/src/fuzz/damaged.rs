@@ -30,10 +30,10 @@ const NEAR: u64 = 24 << 10;
 
 const DISK: SchemaId = SchemaId(*b"disk");
 const MEMORY: SchemaId = SchemaId(*b"memo");
-/// What is appended after a recovery.
+/// A message appended after a recovery.
 const AFTER: SchemaId = SchemaId(*b"next");
 
-/// What a case came to.
+/// The outcome of a case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Changes of files.
@@ -186,7 +186,7 @@ fn append(media: &Arc<dyn Media>, folder: &Path, name: &str, seen: &mut Seen) {
     let Ok(mut writer) = Writer::open(media, &stream, name, &options(name)) else { return };
     seen.opened += 1;
     if name == "v" {
-        // What it looks through is its own index, which may be damaged.
+        // It searches its own index, which may be damaged.
         let parent = writer.parent("d");
         let _ = parent.and_then(|parent| writer.passed(parent, MESSAGES));
         let _ = writer.relieve();

@@ -62,7 +62,7 @@ const LIVE: u32 = 4;
 /// Start time of a process that released a name and keeps pins in its place: no process has it.
 const LEFT: u64 = 0;
 
-/// What a reader is to the stream.
+/// The role of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// It comes and goes; nothing waits for it.
@@ -269,7 +269,7 @@ impl Pins {
         if disk { &self.words().asleep_disk } else { &self.words().asleep_memory }
     }
 
-    /// What rings when a counted reader moves on, or the disk did; the writer sleeps on it.
+    /// The bell of counted readers that advance and of commits; the writer sleeps on it.
     pub(crate) fn credit(&self) -> Bell<'_> {
         Bell { word: &self.words().credit, asleep: &self.words().writer_waits }
     }
@@ -390,7 +390,7 @@ impl Pins {
         let is_its = |row: &usize| self.place(*row).name() == name;
         let Some(row) = self.counted().find(is_its) else { return Ok(false) };
         let place = self.place(row);
-        // Who comes back takes the same lock before it writes the kind.
+        // A returning reader takes the same lock before it writes the kind.
         if !self.lock_byte(name_lock(row))? {
             return Ok(false);
         }
@@ -706,7 +706,7 @@ impl Held {
         self.pins.place(self.row).cut.load(Ordering::Relaxed)
     }
 
-    /// Lets go of the name, though what is mapped is still needed: another reader may have it.
+    /// Releases the name, though the mapped memory is still needed: another reader may have the name.
     pub(crate) fn leave(&self) {
         if !self.named || !self.owner || !self.mine() || self.left.swap(true, Ordering::AcqRel) {
             return;

@@ -30,7 +30,8 @@ impl LivePlace {
         Ok(live_page(media, &header, folder)?.map(|(file, page)| Self { path, identity: file.identity(), page }))
     }
 
-    /// False once its name does not lead to it: it was removed, or has another name. What cannot be looked at is there.
+    /// False once its name does not lead to it: it was removed, or has another name. A place that cannot be examined is
+    /// there.
     pub fn is_there(&self, media: &dyn Media) -> bool {
         match media.open(&self.path, Open::Read) {
             Ok(file) => file.identity() == self.identity,
@@ -38,7 +39,8 @@ impl LivePlace {
         }
     }
 
-    /// True if a writer ended here, or gave it up to make it anew. What is neither there nor given up was taken away.
+    /// True if a writer ended here, or gave it up to make it again. A place that is neither there nor given up was
+    /// removed.
     pub fn is_given_up(&self) -> bool {
         Head::of(&self.page).state.load(Ordering::Acquire) == STATE_CLOSED
     }
@@ -133,7 +135,7 @@ pub(crate) fn uuid_words(uuid: &[u8; 16]) -> [u64; 2] {
     [u64::from_le_bytes(*a), u64::from_le_bytes(*b)]
 }
 
-/// Removes what a stream has in its live place, and the place where that is not its folder. What stays costs memory only.
+/// Removes the files of a stream in its live place, and the place if it is not its folder. Left-overs cost memory only.
 pub(crate) fn remove_live(m: &dyn Media, live: &Path, folder: &Path) {
     for name in m.list(live).unwrap_or_default() {
         if name == "head" || segment_number('p', &name).is_some() || segment_number('i', &name).is_some() {

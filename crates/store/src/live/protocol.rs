@@ -83,7 +83,7 @@ pub(crate) fn give_up(low: &AtomicU32, to: u32) {
     fence(Ordering::SeqCst);
 }
 
-/// What a reader claims.
+/// The claim of a reader.
 #[inline]
 pub(crate) fn claimed(pin: &AtomicU32) -> u32 {
     pin.load(Ordering::Acquire)

@@ -95,7 +95,7 @@ pub(super) fn build(
     })
 }
 
-/// What every step of an opening knows.
+/// The state that every step of an opening uses.
 struct Opening<'a> {
     m: &'a dyn Media,
     folder: &'a Path,
@@ -137,7 +137,7 @@ struct Written {
     goes_on: bool,
 }
 
-/// What retention knows of the segments.
+/// The segments as retention lists them.
 struct Chain {
     /// Oldest first, with the one that is written.
     kept: VecDeque<Kept>,
@@ -349,7 +349,7 @@ impl Opening<'_> {
         shared
     }
 
-    /// What brings a disk stream to the medium.
+    /// The drainer of a disk stream.
     fn drainer(&self, media: &Arc<dyn Media>, head: &Arc<Map>, pins: &Pins, ring: &Arc<Ring>) -> Option<Drainer> {
         (self.header.level == Level::Disk).then(|| Drainer {
             media: media.clone(),

@@ -47,7 +47,7 @@ pub(super) fn from_live(
     let mut entries = Entries::new(m, folder, header);
     let entry = match entries.believed(count - 1) {
         Ok(entry) => entry,
-        // Nothing is kept, not even the last entry: the next segment begins anew.
+        // Nothing is kept, not even the last entry: the next segment is a new one.
         Err(Error::Missing(_)) if first == count && safe == count => {
             let segment = first_segment.saturating_sub(1);
             return Ok(Some(Standing { count, first, first_segment, segment, used: 0 }));
@@ -82,7 +82,7 @@ pub(super) fn up_to_mark(m: &dyn Media, folder: &Path, header: &Header, commit: 
     }
     match Entries::new(m, folder, header).believed(marked - 1) {
         Ok(last) => Ok(Commit { count: marked, segment: last.segment, used: last.end(), ..commit }),
-        // What came since the record goes to the medium once more.
+        // Messages since the record are written to the medium once more.
         Err(Error::Corrupt { .. } | Error::Missing(_)) => Ok(commit),
         Err(e) => Err(e),
     }
@@ -126,7 +126,7 @@ pub(super) fn from_disk(
     if count > commit.count {
         begun?;
         write_time_rows(&mut entries, from_block, &rows)?;
-        // What this start of the machine wrote is perhaps in the page cache alone; after a power cut it came from the
+        // Data written since the machine started may be in the page cache alone; after a power cut they came from the
         // medium. It counts from now on, so it goes to the medium first.
         let index = entries.index_number(commit.count)?..=entries.index_number(count - 1)?;
         let files = index.map(|n| ('i', n)).chain((commit.segment..=segment).map(|n| ('p', n)));
@@ -148,7 +148,7 @@ pub(super) fn from_disk(
         m.open(&path, Open::Write).and_then(|file| file.sync()).map_err(Error::io("sync", &path))?;
         m.sync_dir(folder).map_err(Error::io("sync", folder))?;
     }
-    // What lies beyond belongs to the epoch that ended. What was promised and is damaged stays beside, to be looked at.
+    // Data beyond belong to the epoch that ended. Promised data that are damaged stay beside, for inspection.
     let last_index = (count / header.index_entries) as u32;
     for name in m.list(folder).map_err(Error::io("list", folder))? {
         let beyond = segment_number('p', &name).is_some_and(|n| n > segment)

@@ -77,7 +77,7 @@ fn open(media: &Arc<dyn Media>, folder: &Path, name: &str, options: &Options) ->
                 let commit = up_to_mark(m, folder, &header, commit)?;
                 (header, Recovery::Live, standing, Some(commit))
             } else {
-                // What is left of the live place still says how far it went.
+                // The rest of the live place still says how far it went.
                 let head = if header.boot == boot { live_head(m, &header, folder)? } else { None };
                 let published = head.map_or(0, |map| marked(&Head::of(&map).count));
                 let (standing, end) = from_disk(m, folder, &header, commit, header.boot == boot)?;
@@ -165,7 +165,7 @@ fn fresh_header(m: &dyn Media, folder: &Path, name: &str, options: &Options) -> 
         m.live_root().join(hex(&uuid))
     };
     let (segment_bytes, index_entries) = options.sizes();
-    // What an interrupted first opening or removal left behind would be taken for this stream's. `head` and the name of a
+    // Left-overs of an interrupted first opening or removal would be taken for this stream's. `head` and the name of a
     // removed header go last: without them what is left would be taken for messages.
     let mut stale = m.list(folder).map_err(Error::io("list", folder))?;
     stale.sort_by_key(|name| (name == REMOVED, name == "head"));

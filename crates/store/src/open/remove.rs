@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Removes a stream without a writer; a missing one is no error. Readers keep what they have mapped. Cut short at any
-/// point, the stream is whole or not there; called again, it removes what is left of its files.
+/// point, the stream is complete or absent; called again, it removes the rest of its files.
 pub fn remove(media: &Arc<dyn Media>, folder: &Path) -> Result<()> {
     let m = media.as_ref();
     let names = m.list(folder).map_err(Error::io("list", folder))?;

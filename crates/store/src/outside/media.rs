@@ -114,7 +114,7 @@ pub trait File: Send + Sync {
     /// Brings a range of a map of the file into memory, so that a sector that cannot be read, or an end that somebody cut
     /// off, is an error here and not a signal at the first touch.
     fn bring(&self, map: &Map, at: u64, len: u64) -> io::Result<()>;
-    /// What stays the same when the file is renamed, and differs between files.
+    /// An identity that stays the same when the file is renamed, and differs between files.
     fn identity(&self) -> u64;
     /// False once no name leads to it: its memory lives only as long as its maps.
     fn linked(&self) -> bool;
@@ -197,7 +197,7 @@ pub trait Media: Send + Sync {
     fn process(&self) -> Process;
     /// True if that process lives.
     fn alive(&self, process: Process) -> bool;
-    /// What differs between namespaces of pids.
+    /// An identity of the namespace of pids.
     fn pid_space(&self) -> u64;
     /// Sixteen bytes that differ between starts of the machine.
     fn boot(&self) -> [u8; 16];

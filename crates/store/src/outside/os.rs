@@ -112,7 +112,7 @@ impl File for OsFile {
     }
 
     fn read_blocks(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        // What it gives is less at the end of the file, and where the system gave up in between.
+        // It returns less at the end of the file, and where the system gave up in between.
         match self.direct().map(|direct| direct.read_at(buf, offset)) {
             Some(Ok(n)) if n == buf.len() => Ok(n),
             Some(Ok(n)) => Ok(n + self.read_at(&mut buf[n..], offset + n as u64)?),
@@ -363,7 +363,7 @@ struct Locked {
     row: Option<&'static AtomicI32>,
 }
 
-/// Descriptors of locked files, each + 1; 0 is a free row. What finds no row is not let go of in a child.
+/// Descriptors of locked files, each + 1; 0 is a free row. One without a row is not closed in a child.
 static LOCKED: [AtomicI32; LOCKED_MAX] = [const { AtomicI32::new(0) }; LOCKED_MAX];
 /// Where a free row may be: each reader has one, and there are thousands.
 static NEXT_ROW: AtomicUsize = AtomicUsize::new(0);

@@ -31,7 +31,7 @@ pub(crate) struct Entries<'a> {
     pub(crate) header: &'a Header,
     /// A reader may look where it must not write.
     how: Open,
-    /// What the page cache may have and the medium not is not asked for.
+    /// Data that the page cache may have and the medium not are not read.
     past_cache: bool,
     /// The index and the payload segment that were looked at last.
     files: [Option<Looked>; 2],

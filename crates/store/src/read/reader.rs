@@ -62,7 +62,7 @@ pub enum Start {
 pub struct ReadOptions {
     /// Name under which the position is kept; empty = anonymous.
     pub name: String,
-    /// What the reader is to the stream.
+    /// The role of the reader.
     pub kind: Kind,
     /// Where it begins.
     pub start: Start,
@@ -71,7 +71,7 @@ pub struct ReadOptions {
     pub strict: bool,
     /// Read past the mark `disk` of a disk stream.
     pub early: bool,
-    /// What is verified.
+    /// The checks.
     pub check: Check,
     /// Bytes of payload in one batch at most (a single message may be larger).
     pub batch_bytes: u64,
@@ -95,7 +95,7 @@ impl Default for ReadOptions {
     }
 }
 
-/// What a stream holds now.
+/// The bounds of a stream now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Oldest sequence that is there.
@@ -169,7 +169,7 @@ impl Brought {
                 }
                 continue;
             }
-            // What lies beside the place that cannot be read is there.
+            // The data around the place that cannot be read are there.
             let (low, high) = (at.max(from), (at + len).min(from + whole));
             if self.file.bring(map, low, high - low).is_err() {
                 return false;
@@ -179,7 +179,7 @@ impl Brought {
     }
 }
 
-/// What keeps the bytes of a segment as they are.
+/// The reason why the bytes of a segment do not change.
 enum Hold {
     /// A pin.
     Pin(Arc<Held>),
@@ -191,7 +191,7 @@ enum Hold {
 struct Copied {
     file: Arc<dyn File>,
     filled: Mutex<u64>,
-    /// What was read before the writer gave it up is good.
+    /// Data that were read before the writer gave it up are valid.
     kept_by: KeptBy,
 }
 
@@ -532,7 +532,7 @@ impl Reader {
         Ok(found)
     }
 
-    /// What the stream holds now.
+    /// The bounds of the stream now.
     pub fn bounds(&self) -> Bounds {
         bounds_of(&self.control)
     }
@@ -687,7 +687,7 @@ impl Reader {
             }
         }
         if self.index.as_ref().is_some_and(|index| index.read(at, (count * ENTRY_BYTES) as u64).is_none()) {
-            // What stands before a place that cannot be read, or before the end of a file that was cut, is shown.
+            // Messages before a place that cannot be read, or before the end of a file that was cut, are shown.
             count = count.min((4096 - at % 4096) as usize / ENTRY_BYTES);
         }
         Ok(Some((count, at)))
@@ -844,7 +844,7 @@ impl Reader {
         if let (0, Some(error)) = (count, trouble) {
             return Err(match error {
                 Error::Gone { first } => Error::Gone { first: from + self.parents.gone(entries, first).max(1) as u64 },
-                // What a caller can go on behind is a message of this stream.
+                // A caller can only continue behind a message of this stream.
                 Error::Corrupt { path, at, what, .. } => Error::Corrupt { path, at, sequence: from, what },
                 Error::Lost { path, .. } => Error::Lost { path, first: from, end: from + 1 },
                 other => other,
@@ -1063,7 +1063,8 @@ impl Reader {
         Ok((Arc::new(Map::zeroed(len as usize)), path, Copied { file, filled: Mutex::new(0), kept_by }))
     }
 
-    /// Lets go of copies of what the writer has given up, where nothing more can be copied. True if there was one.
+    /// Releases copies of segments that the writer has given up, where nothing more can be copied. True if there was
+    /// one.
     fn drop_given_up(&mut self) -> bool {
         let given_up = |mapped: &Option<Arc<Mapped>>| mapped.as_ref().is_some_and(|m| !m.is_kept());
         let any = given_up(&self.index) || given_up(&self.payload);
@@ -1157,7 +1158,7 @@ impl Reader {
         }
     }
 
-    /// What rings for this reader, and the mark that it waits for.
+    /// The bell of this reader, and the mark that it waits for.
     fn awaited<'a>(&self, map: &'a Map) -> (&'a AtomicU32, &'a AtomicU64) {
         let head = Head::of(map);
         if self.waits_for_disk() { (&head.disk_word, &head.disk) } else { (&head.count_word, &head.count) }
@@ -1172,7 +1173,7 @@ impl Reader {
     pub(crate) fn nap(&mut self, most: Duration) -> Result<()> {
         if let Control::Live(map) = &self.control {
             let (word, _) = self.awaited(map);
-            // Who cannot say that he sleeps is not woken.
+            // A reader that cannot announce its sleep is not woken.
             let (seen, longest) = if self.pins.writable() {
                 let asleep = self.pins.asleep(self.waits_for_disk());
                 (Bell { word, asleep }.listen(), Duration::from_millis(250))
@@ -1275,7 +1276,7 @@ impl Reader {
         let bounds = self.bounds();
         let end = self.end();
         let mut range: Option<(u64, u64)> = None;
-        // What cannot be read and touches the range may belong to it.
+        // A block that cannot be read and touches the range may belong to it.
         let mut unread: Option<u64> = None;
         let mut at = bounds.first;
         while at < end {
@@ -1353,7 +1354,7 @@ fn no_entry(index: &Mapped, at: u64, sequence: u64) -> Error {
     Error::Corrupt { path: index.path.clone(), at, sequence, what: "the end of the index before the entry" }
 }
 
-/// The control page as a reader may see it: who may not look into the live place reads what the folder holds.
+/// The control page as a reader may see it: one without access to the live place reads from the folder.
 fn seen_head(m: &dyn Media, header: &Header, folder: &Path) -> Result<Option<Map>> {
     match live_head(m, header, folder) {
         Err(e) if e.is_denied() => Ok(None),

@@ -16,7 +16,7 @@ use crate::format::names::PARENTS;
 use crate::limits::TIME_BLOCK;
 use crate::read::reader::{Batch, Reader};
 
-/// What comes next in a stream.
+/// The next part of a stream.
 pub enum Stretch<T> {
     /// Messages, or their entries; none where there are none now.
     Messages(T),
@@ -44,14 +44,14 @@ pub struct Missing {
     pub first: u64,
     /// One past the last that is known to be missing; above `first`.
     pub next: u64,
-    /// What took them.
+    /// The reason why they are missing.
     pub why: Why,
     /// Where.
     pub error: Error,
 }
 
 impl Missing {
-    /// What an error of reading at `first` costs; other errors are given back.
+    /// The messages that an error of reading at `first` costs; other errors are returned.
     pub fn of(error: Error, first: u64) -> Result<Self> {
         let (next, why) = match &error {
             Error::Gone { first: left } => (*left, Why::Retention),
@@ -122,8 +122,8 @@ impl Reader {
         self.entries(from, max).map(Stretch::Messages).or_else(|e| Missing::of(e, from).map(Stretch::Missing))
     }
 
-    /// Shows all index entries of `from..to` that there are, in order, slice by slice. What retention has taken, or takes
-    /// meanwhile, and what is damaged or missing is left out and named.
+    /// Shows all index entries of `from..to` that there are, in order, slice by slice. Messages that retention deleted,
+    /// or deletes meanwhile, and what is damaged or missing is left out and named.
     pub fn walk(&mut self, from: u64, to: u64, see: &mut dyn FnMut(&[Entry])) -> Result<Walked> {
         let mut walked = Walked::default();
         let mut at = from;
@@ -145,8 +145,8 @@ impl Reader {
     }
 
     /// Shows the source times of the messages from `from` on, in blocks of at most 256 (less where one ends early): of
-    /// a full block by its row of the time table, so that the pass reads 24 bytes for 256 messages. What cannot be read
-    /// is left out and named.
+    /// a full block by its row of the time table, so that the pass reads 24 bytes for 256 messages. A block that cannot
+    /// be read is left out and named.
     pub fn walk_times(&mut self, from: u64, see: &mut dyn FnMut(TimeSpan)) -> Result<Walked> {
         let mut walked = Walked::default();
         let (mut at, end) = (from.max(self.bounds().first), self.end());

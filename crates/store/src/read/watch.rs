@@ -147,7 +147,7 @@ impl Shared {
             }
             lookout.seek(from);
             let found = lookout.end() > from || self.sleep(&mut lookout);
-            // Who rests meanwhile asks for something else.
+            // A caller that rests meanwhile asks for something else.
             if found && self.from.compare_exchange(from, RAISED, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 self.raise();
             }

@@ -52,7 +52,7 @@ struct Queue {
     has_timer: bool,
 }
 
-/// What stands for a stream in the queue.
+/// The entry of a stream in the queue.
 pub(crate) struct Job {
     committer: &'static Committer,
     number: u64,
@@ -177,7 +177,7 @@ impl Committer {
         queue
     }
 
-    /// What comes of a job that was committed. `again`: when it is to be tried again; an error: never.
+    /// The next step of a job after a commit. `again`: when it is to be tried again; an error: never.
     fn settle(&'static self, queue: &mut Queue, job: &Arc<Job>, again: Result<Option<Instant>>) {
         let State::Running(began, asked) = *job.state() else { return };
         let Ok(again) = again else {
@@ -240,7 +240,7 @@ impl Job {
                     self.committer.put(&mut queue, self, wanted);
                 }
             }
-            // What it does not see any more comes with the next one.
+            // Messages that it no longer sees come with the next commit.
             State::Running(began, asked) => {
                 let wanted = when(Some(began), now);
                 *self.state() = State::Running(began, Some(asked.map_or(wanted, |at| at.min(wanted))));

@@ -40,7 +40,7 @@ const LITTLE_MESSAGES: u64 = 1024;
 #[derive(Default)]
 pub(crate) struct Ring {
     state: Mutex<RingState>,
-    /// Who commits the stream, where that is not the caller.
+    /// The committer of the stream, where that is not the caller.
     job: OnceLock<Weak<Job>>,
     /// Something is new that a commit will see.
     is_announced: AtomicBool,
@@ -118,7 +118,7 @@ pub(crate) struct Drainer {
     pub(crate) index_entries: u64,
     /// Salt seed of epoch 0: commit records.
     pub(crate) seed: u64,
-    /// What is on the medium.
+    /// The state on the medium.
     pub(crate) done: Commit,
     /// The count of the newest record: what is beyond proves itself.
     pub(crate) recorded: u64,

@@ -34,7 +34,7 @@ impl Writer {
 }
 
 impl Reserved<'_> {
-    /// The bytes that no commit has taken yet, and where in the room they begin. What they hold is unknown.
+    /// The bytes that no commit has used yet, and where in the room they begin. Their content is unknown.
     pub fn rest(&mut self) -> (usize, &mut [u8]) {
         // SAFETY: reserved, past everything published (which the commits took), and the writer is borrowed: nobody else
         // writes. The drainer may copy the block that these bytes share with the last message; it writes it again later.

@@ -55,7 +55,7 @@ struct Source {
     origins: Vec<u32>,
 }
 
-/// What a writer knows of the streams that it points into. "Lowest" is always a parent sequence, by row of the table.
+/// The streams that a writer points into. "Lowest" is always a parent sequence, by row of the table.
 #[derive(Default)]
 pub(crate) struct View {
     sources: Vec<Source>,
@@ -307,7 +307,7 @@ impl Writer {
         self.view.sources.iter().any(pressed)
     }
 
-    /// Lets go of the view's oldest entries where a parent that waits for room needs it and the view's own counted
+    /// Releases the view's oldest entries where a parent that waits for room needs it and the view's own counted
     /// readers have moved on, and moves the positions in the parents; views of this view are asked to do the same. For a
     /// runner to call at each step.
     pub fn relieve(&mut self) -> Result<()> {
@@ -370,7 +370,7 @@ impl Writer {
     fn move_positions(&mut self) -> Result<bool> {
         let first = self.first_sequence();
         if self.header.level == Level::Disk && self.ring.kept.load(Ordering::Acquire) != first {
-            // What was let go of comes back in a power cut until a record says that it is gone.
+            // A released entry comes back in a power cut until a record says that it is gone.
             return Ok(false);
         }
         if self.view.lowest.is_none() || first != self.view.first {
@@ -427,7 +427,7 @@ impl Writer {
         Ok((number + 1..self.index_number).all(|number| self.view.lows.contains_key(&number)))
     }
 
-    /// What the entries of a range point to at least.
+    /// The lowest sequences that the entries of a range point to.
     fn lowest_of(&mut self, from: u64, to: u64) -> Result<Vec<u64>> {
         let mut low = vec![u64::MAX; self.view.rows.len()];
         self.look_through(from, to, |entries| {

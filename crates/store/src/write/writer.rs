@@ -130,7 +130,7 @@ pub(crate) struct Kept {
     pub(crate) first: u64,
     /// When that arrived, by the wall clock or `Writer::steady`, whichever was ahead.
     pub(crate) arrived: i64,
-    /// What it takes on the medium; of the one that is written not known yet.
+    /// Its bytes on the medium; of the one that is written not known yet.
     pub(crate) bytes: u64,
 }
 
@@ -682,7 +682,7 @@ impl Writer {
         self.look_at = now.saturating_add((age / 16).clamp(LOOK_FOR_OLD_NS.0, LOOK_FOR_OLD_NS.1));
         let oldest = now.saturating_sub(age);
         if !self.steady.is_stepping() && self.chain.get(1).is_some_and(|kept| kept.arrived > now) {
-            // What arrived while the clock was ahead is no younger than now.
+            // A message that arrived while the clock was ahead is no younger than now.
             self.chain.iter_mut().for_each(|kept| kept.arrived = kept.arrived.min(now));
         }
         let mut any = false;
@@ -903,7 +903,8 @@ impl Drop for Writer {
             && head.state.load(Ordering::Acquire) != STATE_FAILED
             && head.disk.load(Ordering::Acquire) == self.published
         {
-            // All is on the medium: the live place goes. Who has the control page mapped sees that nothing is here.
+            // All is on the medium: the live place goes. A process that has the control page mapped sees that nothing
+            // is here.
             head.live_payload.store(u32::MAX, Ordering::SeqCst);
             head.live_index.store(u32::MAX, Ordering::SeqCst);
             head.state.store(STATE_CLOSED, Ordering::Release);

@@ -21,7 +21,7 @@ use wire::limits::HEADER_BYTES;
 /// Schema id of random bytes.
 const RANDOM: [u8; 4] = *b"rand";
 
-/// What a board did.
+/// The true counts of a board.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Truth {
     /// Numbers that were given.
@@ -78,7 +78,7 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// What is before the payload.
+    /// The header before the payload.
     pub(super) fn head(&self) -> &[u8] {
         &self.head[..self.head_bytes]
     }

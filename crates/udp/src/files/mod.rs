@@ -73,7 +73,7 @@ impl Format {
 pub(crate) struct Piece {
     /// Its bytes in the block.
     payload: Range<usize>,
-    /// Who sent it.
+    /// Its sender.
     hub: u16,
     /// The number of its trigger, 24 bits.
     trigger: Option<u64>,

@@ -31,7 +31,7 @@ pub static FILE: SourceKind = SourceKind {
     more: None,
 };
 
-/// What a section says.
+/// The plan of a section.
 #[derive(Clone, Debug)]
 struct Plan {
     name: String,
@@ -71,7 +71,7 @@ struct FileSource {
     open: Option<Open>,
 }
 
-/// What there is after a start.
+/// The state after a start.
 struct Open {
     blocks: Blocks,
     /// Where the block begins whose messages are pushed.

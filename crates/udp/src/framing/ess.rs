@@ -26,7 +26,7 @@ pub(crate) static ESS: FramingKind = FramingKind {
 pub(super) struct Ess {
     /// Name of the source, which the messages have.
     name: String,
-    /// What is before the datagram in its message.
+    /// The header before the datagram in its message.
     head: Vec<u8>,
 }
 

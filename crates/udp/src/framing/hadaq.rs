@@ -108,7 +108,7 @@ pub(crate) struct SubEvent {
     /// Bytes, with the header and without padding: at least 16.
     pub(crate) size: usize,
     decoding: u32,
-    /// Who sent it, and in bit 31 whether its data have errors.
+    /// Its sender, and in bit 31 whether its data have errors.
     id: u32,
     /// Number and tag of the trigger.
     pub(crate) word: u32,

@@ -60,7 +60,7 @@ pub enum Stamp {
 /// Where a message gets its number from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Number {
-    /// The board. `mark`: by which the same datagram is recognised when it comes again.
+    /// The board. `mark`: recognises a repetition of the same datagram.
     Board {
         /// As the board shows it: [`Framing::number`].
         shown: u64,
@@ -90,7 +90,7 @@ pub struct Cut {
     pub payload: Range<usize>,
 }
 
-/// What a datagram is, beside the messages in it.
+/// The kind of a datagram, beside the messages in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
     /// Nothing else.
@@ -145,7 +145,7 @@ pub type MakeFraming = Arc<dyn Fn(&str) -> Box<dyn Framing> + Send + Sync>;
 pub struct FramingKind {
     /// The word behind `framing`.
     pub word: &'static str,
-    /// What a datagram is, for the reference page.
+    /// The content of a datagram, for the reference page.
     pub about: &'static str,
     /// Keys of the section that it reads beside those of every source of kind `udp`.
     pub keys: &'static [&'static Key],
@@ -212,7 +212,8 @@ pub trait Framing: Send {
     /// Adds the messages in a datagram to `cuts`, which is empty.
     fn cut(&mut self, datagram: &[u8], cuts: &mut Vec<Cut>) -> Read;
 
-    /// What is before the payload in a message of the last datagram. `number`: of the message; `bytes`: of its payload.
+    /// The header before the payload in a message of the last datagram. `number`: of the message; `bytes`: of its
+    /// payload.
     fn head(&mut self, _number: u64, _bytes: usize) -> &[u8] {
         &[]
     }
@@ -231,7 +232,7 @@ pub trait Framing: Send {
         Counter::default()
     }
 
-    /// What is before the number of a numbering in the name of its origin.
+    /// The letters before the number of a numbering in the name of its origin.
     fn numbering_word(&self) -> &'static str {
         ""
     }
@@ -270,7 +271,7 @@ pub(crate) fn unhex(hex: &serde_json::Value) -> Vec<u8> {
     (0..hex.len() / 2).map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap()).collect()
 }
 
-/// What a framing makes of a datagram.
+/// The messages that a framing cuts from a datagram.
 #[cfg(test)]
 pub(crate) fn cut(framing: &mut dyn Framing, datagram: &[u8]) -> (Read, Vec<Cut>) {
     let mut cuts = Vec::new();

@@ -83,7 +83,7 @@ impl Lab {
         (&*self.plan as &dyn Any).downcast_ref().unwrap()
     }
 
-    /// What the boards did.
+    /// The true counts of the boards.
     pub(crate) fn send(&self, duration: Duration) -> Value {
         beamport_udp::send(&[("udp", self.plan())], &self.data, Some(duration), &|| false).unwrap()
     }

@@ -361,7 +361,7 @@ export function limits(values, cut) {
 }
 
 /**
- * Colours of values. What is not a number is transparent.
+ * Colours of values. NaN is transparent.
  * @param {Numbers} values
  * @param {number} low
  * @param {number} high

@@ -12,7 +12,7 @@ import trend from './trend.js';
 /** @typedef {import('../api.js').Asked} Asked */
 
 /**
- * What a view shows of one panel, in `element`. `ask`: what the request of the panel has. `pause`: how long nothing new
+ * The view of one panel, in `element`. `ask`: its keys of the request. `pause`: how long nothing new
  * is to be seen, ms. `theme`: dark is light now, or light dark. `staysOnFault`: another message can be chosen in it
  * where one cannot be shown.
  * @typedef {{element: HTMLElement, ask(): Partial<Asked> & Record<string, any>, draw(answer: Answer): void,

@@ -1,4 +1,4 @@
-//! What is missing from a stream, over time, and the gap that begins next.
+//! The messages that a stream lacks, over time, and the gap that begins next.
 
 use super::times::shares;
 use crate::limits::ROUNDED;
@@ -33,7 +33,7 @@ pub(super) fn next(gaps: &[Gap], at: i64, is_on: bool) -> Option<&Gap> {
     nearest(gaps.iter().filter(is_timed), |gap| gap.from, at, is_on)
 }
 
-/// What begins next after a moment, or else before it.
+/// The entry that begins next after a moment, or else before it.
 pub(super) fn nearest<'a, T>(
     all: impl Iterator<Item = &'a T>,
     from: impl Fn(&T) -> i64,

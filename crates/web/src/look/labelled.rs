@@ -24,7 +24,7 @@ struct Labelled<'a> {
     axes: Vec<Axis<'a>>,
 }
 
-/// What the places of a dimension mean.
+/// The axis of a dimension.
 #[derive(Clone, Copy, Default)]
 struct Axis<'a> {
     name: Option<&'a str>,
@@ -224,7 +224,7 @@ pub(super) fn curve(
     Ok(())
 }
 
-/// What stands for some values in a row, and its error.
+/// The value that stands for some values in a row, and its error.
 fn cell(values: &[f64], squares: Option<&[f64]>, (from, to): (usize, usize), how: Reduce) -> (f64, Option<f64>) {
     let sum = |of: &[f64]| of[from..to].iter().sum::<f64>();
     let share = match how {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use store::{Clock, Entry, Reader, Stretch, TimeSpan};
 use wire::bprn::State;
 
-/// Adds the messages of the stream to a lane, the newest first. What is more than the lane may read of entries is
+/// Adds the messages of the stream to a lane, the newest first. Messages beyond the entries that a lane may read are
 /// spread evenly over the time of its span.
 fn fill(times: &mut Times, reader: &mut Reader, seals: &Seals, lane: &mut Lane) -> store::Result<()> {
     let mut left = LANE_MAX;
@@ -165,7 +165,7 @@ impl Seals {
     }
 }
 
-/// What books say of streams, each asked now and then.
+/// The losses of streams and the runs, as their books have them; each is read now and then.
 pub(super) struct Books {
     gaps: HashMap<String, GapsOfStream>,
     pub(super) runs: RunsView,

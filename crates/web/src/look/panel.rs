@@ -48,7 +48,7 @@ pub(super) struct Panel {
     pub(super) options: Map<String, Value>,
 }
 
-/// What stands for the pixels of an image, or the values of a curve, that fall on one pixel of the panel.
+/// The value for the pixels of an image, or the values of a curve, that fall on one pixel of the panel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Reduce {

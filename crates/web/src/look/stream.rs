@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 use store::{Clock, Entry, Message, Missing, ReadOptions, Reader, Stretch, Why};
 
-/// What helps against retention.
+/// The hint against retention.
 const RETAIN: &str = "show a later moment; a larger `retain` keeps more";
 
 /// Whether messages of a schema can be drawn.
@@ -36,11 +36,12 @@ pub(super) struct Stream {
     used: Instant,
     /// When its header was compared last.
     compared: Instant,
-    /// What this look could not read.
+    /// The messages that this look could not read.
     pub(super) lost: Lost,
 }
 
-/// Messages that cannot be read, and why the first of them cannot. What retention deleted does not belong to them.
+/// Messages that cannot be read, and why the first of them cannot. Messages that retention deleted do not belong to
+/// them.
 #[derive(Debug, Default)]
 pub(super) struct Lost {
     /// Ranges: first, and one past the last.
@@ -73,7 +74,7 @@ impl Lost {
         other.ranges.iter().for_each(|(first, next)| self.put(*first, *next));
     }
 
-    /// What a panel says of them; nothing where all were read.
+    /// The fault of the panel; none where all were read.
     pub(super) fn fault(&self) -> Option<Fault> {
         let (mut count, mut end) = (0, 0);
         for (first, next) in &self.ranges {
@@ -436,7 +437,7 @@ impl Stream {
         self.times.refresh(&mut self.reader).map_err(|e| stream_fault(&self.name, e))
     }
 
-    /// What `see` makes of the bytes of a message.
+    /// The result of `see` for the bytes of a message.
     pub(super) fn payload<T>(
         &mut self,
         sequence: u64,

@@ -392,7 +392,7 @@ fn alarms_are_found_anywhere_in_a_stream() {
         None
     };
     assert_eq!(find(second(-1), 1), Some((second(0), "MAJOR".into(), 1)));
-    // What is said again goes on; the page shows a moment just behind what it was sent to.
+    // A repeated state continues; the page shows a moment just behind the one that it was sent to.
     assert_eq!(find(second(0), 1), Some((second(3), "MINOR".into(), 1)));
     assert_eq!(find(second(3) + 512, 1), Some((second(20), "INVALID".into(), 3)));
     assert_eq!(find(second(20), 1), None);
@@ -609,7 +609,7 @@ fn cpu() -> std::time::Duration {
     std::time::Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
 }
 
-/// What a page of two images and six trends costs, against reading the bytes of the same messages once.
+/// The cost of a page of two images and six trends, against reading the bytes of the same messages once.
 #[test]
 #[ignore = "a measurement: cargo test --release -p beamport-web cost -- --ignored --nocapture"]
 fn the_cost_of_a_page() {

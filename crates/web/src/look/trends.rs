@@ -1,7 +1,7 @@
 //! Numbers over time, as least, largest and last value of each part of the time that is one pixel wide; with
 //! alarms, lost connections and units.
 //!
-//! What messages say of values is kept in blocks of messages in a row, so that a look reads only what came since the
+//! The values of messages are kept in blocks of messages in a row, so that a look reads only what came since the
 //! one before. The blocks that were used longest ago make room.
 
 use super::gaps::nearest;
@@ -19,7 +19,7 @@ use wire::{Message, f144};
 /// A stream, and its epoch: where a recovery has cut messages, others have their numbers.
 type Identity = ([u8; 16], u32);
 
-/// What is kept of streams, by their identity.
+/// Values of streams, by their identity.
 #[derive(Default)]
 pub(super) struct Trends {
     streams: BTreeMap<Identity, Kept>,
@@ -63,7 +63,7 @@ impl Names {
     }
 }
 
-/// What some messages in a row say.
+/// Values of some messages in a row.
 #[derive(Default)]
 struct Block {
     /// One past the last message that was read.
@@ -81,11 +81,11 @@ struct Block {
     states: Vec<(u32, i64, State)>,
     /// Elements of the newest value of a series whose values are arrays.
     lengths: BTreeMap<u32, usize>,
-    /// What could not be read.
+    /// The messages that could not be read.
     lost: Lost,
 }
 
-/// What holds of a series from a time on.
+/// A state of a series from a time on.
 #[derive(Clone, Debug, PartialEq)]
 enum State {
     Unit(Option<String>),
@@ -503,7 +503,7 @@ impl Kept {
         all
     }
 
-    /// What is said of a series; none where there is nothing in the time.
+    /// The facts of a series; none where there is nothing in the time.
     fn facts(&self, series: u32, cells: &Cells, times: (i64, i64), (before, last): (u64, u64)) -> Option<Value> {
         let blocks = || self.blocks.range(before..=last).map(|(_, block)| block);
         let mut states: Vec<_> = blocks().flat_map(|block| &block.states).filter(|state| state.0 == series).collect();
@@ -538,7 +538,8 @@ impl Kept {
 type Began = (i64, String, &'static str, String);
 
 impl Kept {
-    /// What began in the blocks from the second number to the third. What held before is read from the first number on.
+    /// The alarms that began in the blocks from the second number to the third. Earlier states are read from the first
+    /// number on.
     fn began(&self, (before, low, high): (u64, u64, u64)) -> Vec<Began> {
         let mut all: BTreeMap<u32, Vec<&(u32, i64, State)>> = BTreeMap::new();
         let mut inside = BTreeSet::new();
@@ -574,7 +575,7 @@ fn changes<'a>(
     let mut all: Vec<Interval<'a>> = Vec::new();
     for (time, (word, text)) in states.iter().filter_map(|state| Some((state.1, word(&state.2)?))) {
         if let Some(last) = all.last_mut() {
-            // What is said again goes on.
+            // A repeated state continues.
             if last.2 == word && last.3 == text {
                 continue;
             }

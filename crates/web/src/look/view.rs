@@ -44,7 +44,7 @@ pub(super) trait View: Send {
     fn show(&mut self, scene: Scene<'_>, object: &mut Object, answer: &mut Answer) -> Result<(), Fault>;
 }
 
-/// What is drawn.
+/// The subject of a drawing.
 pub(super) struct Scene<'a> {
     pub(super) panel: &'a Panel,
     /// The moment that is shown, ns since 1970 UTC.
@@ -53,9 +53,9 @@ pub(super) struct Scene<'a> {
     pub(super) found: Option<Found>,
     pub(super) data: &'a Data,
     pub(super) streams: &'a mut Streams,
-    /// What views of values over time share.
+    /// The values that views over time share.
     pub(super) trends: &'a mut Trends,
-    /// What views of losses share.
+    /// The losses and runs that views share.
     pub(super) books: &'a mut Books,
 }
 

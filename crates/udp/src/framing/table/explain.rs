@@ -1,4 +1,4 @@
-//! What a table reads in a datagram, field by field, for people.
+//! The fields that a table reads in a datagram, for people.
 
 use super::field::Field;
 use super::{Table, Time};
@@ -11,7 +11,7 @@ pub(crate) struct Shown {
     pub(crate) field: String,
     /// Its value; none where the datagram is too short.
     pub(crate) value: Option<u64>,
-    /// What is wrong with it.
+    /// The fault in it.
     pub(crate) wrong: Option<String>,
 }
 

@@ -41,7 +41,7 @@ pub(crate) struct Sum {
 }
 
 impl Sum {
-    /// What it covers.
+    /// The bytes that it covers.
     fn range(&self, length: usize) -> Option<Range<usize>> {
         let place = |at: i64| match at {
             0.. => usize::try_from(at).ok(),
@@ -51,7 +51,7 @@ impl Sum {
         (from <= to && to <= length).then_some(from..to)
     }
 
-    /// What it should be, with its own bytes as zeros where it covers them; none where the unit is too short.
+    /// The right sum, with its own bytes as zeros where it covers them; none where the unit is too short.
     pub(super) fn of(&self, unit: &[u8]) -> Option<u64> {
         let range = self.range(unit.len())?;
         let own = self.field.range(unit.len())?;

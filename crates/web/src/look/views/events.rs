@@ -117,7 +117,7 @@ pub(super) fn has_events(schema: [u8; 4]) -> bool {
     matches!(&schema, b"ev44" | b"ev43" | b"ev42" | b"an44")
 }
 
-/// What of events is read.
+/// The field of events that is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Field {
     Pixels,
