@@ -31,17 +31,17 @@ pub struct Run {
     pub settle: i64,
     /// When this state began, ns since 1970 UTC.
     pub time: i64,
-    /// What is said of this run alone, a JSON object as text; see [`Run::all_metadata`].
+    /// Metadata of this run alone, a JSON object as text; see [`Run::all_metadata`].
     pub metadata: String,
     /// Ranges of its members; complete when sealed. A stream has a row for each of its epochs.
     pub streams: Vec<Range>,
-    /// Who or what ended it.
+    /// The person or the condition that ended it.
     pub reason: String,
     /// The time that was asked for as its end belongs to it: see [`Run::end`].
     pub inclusive: bool,
     /// How far the wall clock was set in the run, or ahead of which arrivals it began, ns: negative = back, 0 = not.
     pub clock_step: i64,
-    /// What is said of the instrument, a JSON object as text, or empty. Its runs share the text.
+    /// Metadata of the instrument, a JSON object as text, or empty. Its runs share the text.
     #[serde(serialize_with = "as_text")]
     pub instrument: Arc<str>,
     /// The message of the stream `runs` that had them, where it does not verify: they are not known.
@@ -184,7 +184,7 @@ impl Run {
         }
     }
 
-    /// What is said of the run and of its instrument, as one object: sinks and code of workers are in it.
+    /// Returns the metadata of the run and of its instrument as one object, for sinks and the code of workers.
     pub fn all_metadata(&self) -> serde_json::Value {
         let mut all: serde_json::Value = serde_json::from_str(&self.metadata).unwrap_or_default();
         let of_instrument: serde_json::Map<_, _> = serde_json::from_str(&self.instrument).unwrap_or_default();
@@ -271,7 +271,7 @@ impl Run {
 pub struct Gap {
     /// Stream.
     pub stream: String,
-    /// Who made them; empty if not known. Of messages of a view whose parent does not have them: the parent.
+    /// Their origin; empty if not known. Of messages of a view whose parent does not have them: the parent.
     pub origin: String,
     /// First missing number.
     pub first: u64,
@@ -491,8 +491,17 @@ impl Input {
         self.counts.get(name).copied().unwrap_or(0)
     }
 
-    /// Steps back to where the epoch of `next` ends now, if a recovery has cut messages before it. What was read of
-    /// them is done: it is counted as [`CUT`], and what came in their place is read. False if nothing was cut.
+    /// Whether the messages from `first` to `next` are those that are accounted for, by the equation of the ledger:
+    /// `read = done + aside + skipped + lost + held`. Holds for stages without runs, which account for all messages.
+    fn is_balanced(&self) -> bool {
+        let is_accounted = |name: &str| ["aside.", "skipped.", "lost."].iter().any(|kind| name.starts_with(kind));
+        let counts = self.counts.iter().filter(|(name, _)| is_accounted(name)).map(|(_, n)| u128::from(*n));
+        let read = u128::from(self.next - self.first) + u128::from(self.count(CUT)) + u128::from(self.count(BEYOND));
+        read == u128::from(self.done) + counts.sum::<u128>() + u128::from(self.count(WAITS))
+    }
+
+    /// Steps back to where the epoch of `next` ends now, if a recovery has cut messages before it. Those that were read
+    /// are done and count as [`CUT`]; messages in their place are read. False if nothing was cut.
     pub fn step_back(&mut self, header: &store::Header) -> bool {
         let end = epoch_end(header, self.epoch);
         if self.next <= end {
@@ -558,15 +567,32 @@ pub struct Totals {
     pub(crate) rows: Vec<(String, Tally)>,
 }
 
-/// What of a total has to live while its message is written.
+/// The parts of a total that must live while its message is written.
 struct TotalParts<'a> {
     counts: Vec<Count<'a>>,
     open: Vec<(&'a str, Vec<u8>)>,
 }
 
 impl Commit {
+    /// Asserts what a restart and the ledger believe of a commit. The sums are asserted in debug builds only: a stage
+    /// resumes from sums of an older program, and an account that does not balance is reported, not fatal.
+    fn assert_sound(&self) {
+        assert!(self.output_first <= self.output_next, "{}: the output goes back", self.stage);
+        for input in &self.inputs {
+            assert!(input.first <= input.next, "{}: `{}` is read from its end", self.stage, input.stream);
+            debug_assert!(!self.run.is_empty() || input.is_balanced(), "{}: {input:?}", self.stage);
+        }
+        if let Some(totals) = &self.totals {
+            assert!(totals.part < totals.parts, "{}: part {} of {}", self.stage, totals.part, totals.parts);
+            for (origin, tally) in &totals.rows {
+                debug_assert!(tally.is_balanced(), "{}: {origin}: {tally:?}", self.stage);
+            }
+        }
+    }
+
     /// The message.
     pub fn write(&self, out: &mut Vec<u8>) -> Result<(), Fault> {
+        self.assert_sound();
         let counts: Vec<Vec<Count<'_>>> = self
             .inputs
             .iter()

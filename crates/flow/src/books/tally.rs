@@ -11,9 +11,9 @@ use crate::limits::{REASONS_MAX, REORDER_WINDOW};
 use std::ops::RangeInclusive;
 use wire::bpcm::{Count, Open, Total};
 
-/// What no gap explains.
+/// The word for missing numbers that no gap explains.
 pub(crate) const UNEXPLAINED: &str = "lost.unexplained";
-/// What has a word beyond [`REASONS_MAX`].
+/// The word for reasons beyond [`REASONS_MAX`].
 const OTHER: &str = "lost.other";
 /// State of a number in the window that came, or that was never counted.
 const HERE: u8 = 0;
@@ -79,6 +79,12 @@ impl Tally {
     /// Numbers that were sent, as far as is known.
     pub(crate) fn sent(&self) -> u64 {
         self.next - self.first
+    }
+
+    /// Whether `sent + duplicate = appended + skipped + lost`, the equation of the ledger at the entry.
+    pub(crate) fn is_balanced(&self) -> bool {
+        let missing = self.counts().filter(|(word, _)| !word.starts_with("refused.")).map(|(_, n)| u128::from(n));
+        u128::from(self.sent()) + u128::from(self.duplicate) == u128::from(self.appended) + missing.sum::<u128>()
     }
 
     /// Whether a number lies further below the highest one than messages come late.

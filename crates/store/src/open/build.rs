@@ -37,6 +37,7 @@ pub(super) fn build(
 ) -> Result<Writer> {
     let m = media.as_ref();
     let mut opening = Opening { m, folder, header, options, recovery, standing, commit };
+    opening.assert_sound();
     opening.make_live_folder()?;
     let pins = opening.pins()?;
     let origins = Names::read(m, folder, ORIGINS)?;
@@ -151,6 +152,15 @@ struct Chain {
 }
 
 impl Opening<'_> {
+    /// Asserts what recovery has validated when it read the files: a mistake there would assign a number twice.
+    fn assert_sound(&self) {
+        let Self { header, standing, .. } = self;
+        assert!(standing.first <= standing.count, "a stream begins within its messages");
+        assert!(header.epochs.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1), "epochs follow each other");
+        let newest = header.epochs.last();
+        assert!(newest.is_none_or(|epoch| epoch.1 <= standing.count), "an epoch begins within the stream");
+    }
+
     fn make_live_folder(&mut self) -> Result<()> {
         let Self { m, folder, .. } = *self;
         self.header.boot = m.boot();
@@ -278,6 +288,7 @@ impl Opening<'_> {
         let payload_first =
             if written.goes_on && count > 0 { entries.first_of(written.number, first, count)? } else { count };
         let arrival = if count > first { entries.raw(count - 1)?.arrival_time } else { i64::MIN };
+        assert!(payload_first <= count && first <= count, "a segment begins within the stream");
         let now = self.m.now();
         let steady = Steady::new(self.m, arrival != i64::MIN);
         // When a segment began: no later than now, also where the clock was ahead then or its entries are damaged.

@@ -295,7 +295,7 @@ impl Media for Os {
     }
 
     fn machine(&self) -> String {
-        // A machine without one is told from others by its files alone.
+        // A machine without an id is distinguished from others by its files alone.
         let id = fs::read_to_string("/etc/machine-id").unwrap_or_default();
         id.chars().filter(char::is_ascii_hexdigit).take(32).collect()
     }

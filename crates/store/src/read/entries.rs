@@ -226,8 +226,8 @@ impl<'a> Entries<'a> {
         Err(Error::Corrupt { path, at, sequence, what: "the entry" })
     }
 
-    /// The entry at a position, if its message proves itself. A payload that the medium does not give disproves nothing:
-    /// who reads the message is told. An error says that a file could not be looked at.
+    /// The entry at a position, if its message proves itself. A payload that cannot be read disproves nothing: its
+    /// readers get the error. An error here means that a file could not be accessed.
     pub(crate) fn proven(&mut self, sequence: u64) -> Result<Option<Entry>> {
         self.index.lost = false;
         let entry = match self.raw(sequence) {

@@ -297,6 +297,13 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
+    /// A batch of `count` messages: one entry each, and one place each where they lie in several segments.
+    fn of(count: usize, batch: Self) -> Self {
+        debug_assert_eq!(batch.entries.len(), count, "a batch has an entry for each message that the reader passed");
+        debug_assert!(batch.places.is_empty() || batch.places.len() == count);
+        batch
+    }
+
     /// Number of messages.
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -787,7 +794,8 @@ impl Reader {
             Some(index) => index.bytes(at, (count * ENTRY_BYTES) as u64).unwrap_or_default(),
             None => &[],
         };
-        Ok(Batch { first: from, entries: bytemuck::cast_slice(bytes), segments: self.payload.as_slice(), places: &[] })
+        let entries = bytemuck::cast_slice(bytes);
+        Ok(Batch::of(count, Batch { first: from, entries, segments: self.payload.as_slice(), places: &[] }))
     }
 
     /// A batch of messages without bytes.
@@ -807,7 +815,7 @@ impl Reader {
             return Err(Error::Corrupt { path, at, sequence: from, what: "the entry" });
         }
         self.next = from + count as u64;
-        Ok(Batch { first: from, entries: &entries[..count], segments: &[], places: &[] })
+        Ok(Batch::of(count, Batch { first: from, entries: &entries[..count], segments: &[], places: &[] }))
     }
 
     /// A batch that begins with a view entry: what it shows lies in several segments, of this stream and of others.
@@ -856,7 +864,8 @@ impl Reader {
             None => &[],
         };
         let Shown { segments, places, .. } = &self.shown;
-        Ok(Batch { first: from, entries: bytemuck::cast_slice(bytes), segments, places })
+        let entries = bytemuck::cast_slice(bytes);
+        Ok(Batch::of(count, Batch { first: from, entries, segments, places }))
     }
 
     /// Where the payload of an entry lies, in this stream or in one that it points into.

@@ -247,6 +247,9 @@ impl Drainer {
             self.media.sync_dir(&self.folder).map_err(|e| self.failed(&self.folder, &e))?;
             self.names_dirty = false;
         }
+        // A recovery believes the record: it never goes back, and covers no message that was not published.
+        debug_assert!(self.done.count <= record.count && record.count <= self.head().count.load(Ordering::Acquire));
+        debug_assert!(self.done.first <= record.first && record.first <= record.count);
         if brief {
             record.generation = self.done.generation;
         } else {
@@ -304,6 +307,7 @@ impl Drainer {
 
     /// Writes and syncs a commit record.
     pub(crate) fn write_record(&self, record: Commit) -> Result<()> {
+        debug_assert!(record.first <= record.count, "a record begins within its messages");
         let path = self.folder.join("commit");
         let file = self.media.open(&path, Open::Create).map_err(Error::io("open", &path))?;
         file.write_at(&record.to_bytes(self.seed), Commit::place(record.generation))

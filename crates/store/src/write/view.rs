@@ -162,6 +162,7 @@ impl Writer {
             Some(known) => known,
             None => self.admit(parent, sequence, entry)?,
         };
+        debug_assert!(self.view.sources[parent.0].may.contains(&sequence), "a view points at marked messages");
         let start = self.place_for(0, 8)?;
         let slot = self.slot()?;
         let low = &mut self.view.low[usize::from(row) - 1];

@@ -353,6 +353,9 @@ impl Writer {
 
     #[inline(always)]
     fn count_in(&mut self, slot: u64, source_time: i64, end: u64) -> u64 {
+        debug_assert!(end <= self.payload.bytes(), "a message ends behind its segment");
+        debug_assert!(self.used <= end, "messages of a segment overlap");
+        debug_assert_eq!(slot, self.next % self.header.index_entries, "an entry in the place of another");
         self.block = (self.block.0.min(source_time), self.block.1.max(source_time));
         if (slot + 1).is_multiple_of(TIME_BLOCK) {
             self.seal_block(slot / TIME_BLOCK);
@@ -366,6 +369,8 @@ impl Writer {
     #[inline]
     pub fn publish(&mut self) -> u64 {
         if self.next != self.published {
+            debug_assert!(self.published < self.next, "the mark `memory` never falls");
+            debug_assert_eq!(self.head().count.load(Ordering::Relaxed), self.published, "one writer moves the mark");
             self.published = self.next;
             let head = self.head();
             settle();
@@ -495,6 +500,7 @@ impl Writer {
             Err(why) => self.retry_with_room(why, |writer| writer.take_segment('p', number, bytes))?,
             Ok(segment) => segment,
         };
+        debug_assert!(self.used <= self.payload.bytes(), "a segment is closed within its file");
         self.payload.closed_at.store(self.used, Ordering::Release);
         self.ring.lock().payload.push_back((number, segment.clone()));
         if self.header.level == Level::Disk {
@@ -741,6 +747,9 @@ impl Writer {
         }
         let index = (first / self.header.index_entries) as u32;
         let head = self.head();
+        debug_assert!(head.first.load(Ordering::Relaxed) <= first, "retention never restores a message");
+        debug_assert!(first <= self.published, "a message is published before it is retired");
+        debug_assert!(head.first_payload.load(Ordering::Relaxed) <= number && number <= self.payload_number);
         head.first.store(first, Ordering::Release);
         head.first_payload.store(number, Ordering::Release);
         head.first_index.store(index, Ordering::Release);
