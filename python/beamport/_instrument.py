@@ -33,7 +33,7 @@ _LINES_KEPT = 200
 _LOOK_S = 0.05
 # The status of a source is up to a second old.
 _STATUS_S = 2.0
-# What stands beside the values of a PV.
+# Schemas of the messages that stand beside the values of a PV.
 _BESIDE = ("al00", "ep01", "un00")
 # Messages among which the newest value of a PV is looked for.
 _BACK = 65_536

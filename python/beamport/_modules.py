@@ -1,6 +1,6 @@
 """The process of modules in Python: `python -m beamport._modules JSON`, started by a writer of NeXus files.
 
-What it is asked and what it answers stands in `crates/nexus/src/program/python.rs`.
+`crates/nexus/src/program/python.rs` documents the protocol.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ._core import _message
 from ._slot import _die_with, load
 from .nexus import Module, UnfitError, datasets_of, described, rows_of
 
-# What is told of an exception.
+# Characters of an exception that are reported.
 _TOLD_MAX = 8192
 _HEAD = struct.Struct("<QqqQ4sI")
 
@@ -100,7 +100,7 @@ class _Modules:
     def take(self, frame: memoryview) -> None:
         module = self._at_work[int.from_bytes(frame[:4], "little")]
         at, answered = 4, 0
-        # What is kept there until the state is known is bounded; it asks again for the rest.
+        # The writer keeps a bounded number of bytes until it knows the state; it asks again for the rest.
         while at < len(frame) and answered < self._answer_bytes_max:
             length = int.from_bytes(frame[at : at + 8], "little")
             answered += self._take(module, frame[at + 8 : at + 8 + length])

@@ -27,7 +27,7 @@ _FIRST, _LAST = -(2**63), 2**63 - 1
 _PACKED_MAX, _CHUNK_BYTES = 2048, 4 << 10
 # Rows of times that are looked at in one piece.
 _PIECE_ROWS = 1 << 20
-# What libhdf5, h5py and numpy raise of a file that is not what it should be.
+# Exceptions of libhdf5, h5py and numpy for an invalid file.
 _OF_THE_FILE = (OSError, RuntimeError, KeyError, ValueError, TypeError, IndexError, OverflowError, MemoryError)
 _SHOWN = "`beamport cat FILE` shows the groups that have some"
 _DAMAGED = "the file is damaged, or not of this form: h5py itself reads its datasets one by one"
@@ -39,9 +39,9 @@ def rows_between(group: Mapping[str, Any], start: object = None, stop: object = 
     `group` is a group of an open `h5py.File`: an NXlog, an NXdata, an NXevent_data. Only the chunks around the interval are
     read, where the file has cues; without them the times are. Of an NXevent_data the pulses of the interval come with their
     events: `event_index` then counts from the first event that is given. Times are what the file has. The file may be one
-    that is being written. What lies elsewhere (links, virtual datasets, external storage) is left out, as `beamport cat`
-    does; a group of another file to which h5py followed a link is one like any other. A file that is not what it should be
-    is a `beamport.Error`.
+    that is being written. Data stored elsewhere (links, virtual datasets, external storage) is left out, as by
+    `beamport cat`; a group of another file to which h5py followed a link is one like any other. An invalid file is a
+    `beamport.Error`.
 
     Example:
         from beamport.files import rows_between
@@ -176,7 +176,7 @@ def _clock(dataset: Any) -> tuple[float, int]:
     if unit not in _UNITS:
         hint = f"known are {', '.join(filter(None, _UNITS))}"
         raise Error(f"the times of {_name(dataset)} are not understood", f"their unit is `{unit}`", hint)
-    # NeXus files of before 2010 mean UTC where no zone is said.
+    # NeXus files from before 2010 mean UTC where they name no zone.
     if zero and not zero.endswith(("Z", "z")) and zero[-6:-5] not in ("+", "-"):
         zero += "Z"
     return _UNITS[unit], nanoseconds(zero, "start", 0) if zero else 0
@@ -185,7 +185,7 @@ def _clock(dataset: Any) -> tuple[float, int]:
 def _nanoseconds(dataset: Any, low: int, high: int) -> np.ndarray:
     scale, zero = _clock(dataset)
     values = dataset[low:high]
-    # Whole ns stay exact. What is no number is not a time of any interval.
+    # Integer ns stay exact. A value that is not a finite number is a time of no interval.
     with np.errstate(invalid="ignore", over="ignore"):
         return (values.astype(np.int64) if scale == 1 else (values * scale).astype(np.int64)) + zero
 

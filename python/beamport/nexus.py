@@ -22,7 +22,7 @@ _EPOCH = "1970-01-01T00:00:00Z"
 
 
 class UnfitError(Exception):
-    """What a dataset cannot hold. Raised by `take`, it puts the message aside as `unfit`."""
+    """A value that a dataset cannot hold. Raised by `take`, it sets the message aside as `unfit`."""
 
 
 class Dataset:
@@ -141,8 +141,8 @@ class Module:
     def take(self, message: Message) -> Mapping[str, Any] | None:
         """Make rows of a message: `{name of a dataset: rows}`, one row or several; nothing where there are none.
 
-        Raise `UnfitError` where it cannot be in the file: it goes aside as `unfit`. Any other exception puts it aside as `error`,
-        with its traceback in the log.
+        Raise `UnfitError` where it cannot be in the file: it is set aside as `unfit`. Any other exception sets it aside
+        as `error`, with its traceback in the log.
         """
         raise NotImplementedError
 

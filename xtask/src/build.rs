@@ -14,9 +14,9 @@ pub(crate) const NEXUS: &str = "beamport-nexus";
 const ESS: &str = "beamport-ess";
 /// The crate that links Blosc.
 pub(crate) const EPICS: &str = "beamport-epics";
-/// What links HDF5, librdkafka or Blosc. Cargo compiles for all of these what it compiles for the programs: with fewer
-/// of them it would choose fewer features of `syn` and `cc`, and compile HDF5 and each crate with a derived type once
-/// more.
+/// The crates that link HDF5, librdkafka or Blosc. Cargo compiles the same for all of these as for the programs: with
+/// fewer of them it would choose fewer features of `syn` and `cc`, and compile HDF5 and each crate with a derived type
+/// once more.
 const RELEASE: [&str; 9] = ["--release", "-p", NEXUS, "-p", "beamport-kafka", "-p", ESS, "-p", EPICS];
 /// The crate that measures; it is not shipped.
 pub(crate) const BENCH: &str = "beamport-bench";

@@ -6,7 +6,7 @@ use std::time::Instant;
 use crate::Done;
 use crate::count::Count;
 
-/// What the parts took and how they ended. Threads may share it.
+/// The time and the result of each part. Threads may share it.
 #[derive(Default)]
 pub(crate) struct Parts {
     rows: Mutex<Vec<Row>>,
@@ -67,7 +67,7 @@ impl Parts {
         }
         let sum = self.sum();
         println!("{sum}");
-        // Everything is said, and the counts stay the last line.
+        // All is printed already, and the counts stay the last line.
         if sum.failed == 0 { Ok(()) } else { Err(String::new()) }
     }
 }

@@ -23,7 +23,7 @@ static SCALE: WorkerKind = WorkerKind {
     notes: "",
 };
 
-/// What the parameters say.
+/// The parameters of a section.
 #[derive(Debug)]
 struct Plan {
     factor: f64,

@@ -1,10 +1,11 @@
-//! What two workers made of the same messages, side by side. Decision 0014.
+//! Compares the outputs of two workers for the same messages. Decision 0014.
 //!
-//! Purpose: whether new code may take the place of old. All is derived anew from the two streams and the commits of their
-//! workers. Messages belong together that have the same origin and number, the n-th with it to the n-th.
+//! Purpose: whether new code may replace old code. The comparison is derived each time from the two streams and the
+//! commits of their workers. Messages with the same origin and number belong together, the n-th with it to the n-th.
 //!
-//! Constraints: the streams are read once, in step: what of one has no counterpart is kept until both workers have come
-//! past it, so that memory is bounded by the blocks that they work on. What they have not both come to is not judged.
+//! Constraints: the streams are read once, in step. A message without a counterpart is kept until both workers have
+//! passed it, so that memory is bounded by the blocks that they work on. Messages that one has not reached are not
+//! judged.
 //!
 //! Failure behaviour: a message that does not verify is a fault with its name, as for any reader.
 
@@ -25,7 +26,7 @@ const OPEN_MAX: usize = 1 << 20;
 /// Entries looked at in one go.
 const ENTRIES: u64 = 1024;
 
-/// What came of it.
+/// The result of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct Comparison {
     /// The one worker.
@@ -53,7 +54,7 @@ pub struct Comparison {
 /// One difference.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Difference {
-    /// Who made the message that both were given.
+    /// Origin of the message that both were given.
     pub origin: String,
     /// Its number.
     pub number: u64,
@@ -221,7 +222,7 @@ pub fn compare(
                 }
             }
             if (a.at, b.at) == before {
-                // A stream ends before what its commits say: it is being made anew.
+                // A stream ends before its commits say: it is being recreated.
                 all.waiting = a.left() + b.left();
                 return Ok(all);
             }
@@ -259,7 +260,7 @@ struct Begins {
     new: u64,
     /// From where on it is judged there.
     judged: u64,
-    /// What is before in the inputs is not.
+    /// Messages before this position in the inputs are not judged.
     begin: Position,
 }
 

@@ -1,7 +1,8 @@
 //! `beamport demo`: an instrument that does not exist, in a folder of its own, from events to a report.
 //!
 //! The folder is locked from before it is cleared until the report is printed: of two demonstrations that begin at once,
-//! one is refused. What could not begin leaves nothing behind, and is told in the words of the command line.
+//! one is refused. A demonstration that cannot begin leaves nothing behind, and its fault names options of the command
+//! line.
 
 use crate::cli;
 use crate::edges::Registry;
@@ -28,7 +29,7 @@ const DEMO_MARK: &str = "# Made by `beamport demo`";
 const LIVE_BYTES: u64 = 256 << 20;
 /// Least live end of the events that is proposed: below, the disk would have to answer within milliseconds.
 const LIVE_BYTES_LEAST: u64 = 16 << 20;
-/// What stands in the instrument file under a word of its own, and the flag that it comes from.
+/// Keys of the instrument file, and the option from which each comes.
 const FLAGS: [(&str, &str); 5] =
     [("model", "--profile"), ("rate", "--rate"), ("scale", "--scale"), ("from", "--from"), ("duration", "--duration")];
 
@@ -257,7 +258,7 @@ mod tests {
             fs::write(files.join(name), "mine").unwrap();
             let fault = clear(&folder).unwrap_err();
             assert!(fault.cause.contains(&format!("`files/{name}`")), "{fault}");
-            // What is refused is left as it is.
+            // A refused folder is left unchanged.
             assert!(files.join("amor_demo.nxs").exists());
             fs::remove_file(files.join(name)).unwrap();
         }

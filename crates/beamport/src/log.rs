@@ -28,7 +28,7 @@ const VARIABLE: &str = "BEAMPORT_LOG";
 /// Whether events are JSON; unset as long as there is no log.
 static IS_JSON: OnceLock<bool> = OnceLock::new();
 
-/// What `BEAMPORT_LOG` asks for.
+/// The settings in `BEAMPORT_LOG`.
 #[derive(Debug, PartialEq, Eq)]
 struct Wanted {
     is_json: bool,

@@ -63,7 +63,7 @@ pub(crate) fn serve_as_first() -> Option<io::Result<ExitCode>> {
         // A terminal sends SIGINT to all processes that it shows.
         let has_terminal = io::stdin().is_terminal();
         if !has_terminal {
-            // What is sent to the group of this process comes once, from here.
+            // A signal to the group of this process then reaches the program once, from here.
             program.process_group(0);
         }
         let id = program.spawn()?.id().cast_signed();

@@ -34,7 +34,7 @@ pub struct StreamLine {
     pub late: u64,
 }
 
-/// What is known of sources, merges, workers and live sinks over all runs and starts.
+/// The state of sources, merges, workers and live sinks over all runs and starts.
 #[derive(Clone, Debug, Default)]
 pub struct StageReport {
     /// The accounts of merges, workers and live sinks: over all that they were given.
@@ -43,9 +43,9 @@ pub struct StageReport {
     pub missing: Vec<Missing>,
     /// Why code of workers never started.
     pub silent: Vec<Fault>,
-    /// What sources were to read and have had nothing of.
+    /// Faults of sources that have received nothing of what they were to read.
     pub absent: Vec<Fault>,
-    /// What the code of workers counted, by worker and slot, each slot since it started.
+    /// Counts by the code of workers, by worker and slot, each slot since it started.
     pub statistics: Map<String, Value>,
 }
 
@@ -68,7 +68,7 @@ impl StageReport {
         })
     }
 
-    /// What the code of workers counted, a line for each slot: `frames         groups 1,000, incomplete 3   (slot 0)`.
+    /// Counts by the code of workers, a line for each slot: `frames         groups 1,000, incomplete 3   (slot 0)`.
     fn statistics_lines(&self) -> Vec<String> {
         let slots = |slots: &Value| slots.as_object().cloned().unwrap_or_default();
         let all = self.statistics.iter().flat_map(|(name, of)| slots(of).into_iter().map(move |slot| (name, slot)));
@@ -95,7 +95,7 @@ pub struct Report {
     pub streams: Vec<StreamLine>,
     /// The ledger.
     pub account: Account,
-    /// What is known of the stages, which know no runs.
+    /// The state of the stages, which know no runs.
     pub stages: StageReport,
     /// Messages whose payloads are missing: they are counted, their events are not.
     pub damaged: Vec<Fault>,
@@ -317,7 +317,7 @@ pub fn all_written(data: &Data, written: &[Written], sinks: &[String], run: &str
     Ok(all)
 }
 
-/// What a sink made of the run.
+/// The files that a sink made of the run, as JSON.
 fn written_row(written: &Written) -> Value {
     let Written { sink, product: made, .. } = written;
     json!({"sink": sink, "file": made["file"], "size": made["size"], "blake3": made["blake3"], "files": made["files"],
@@ -387,7 +387,7 @@ impl EntrySum {
         self.origins += 1;
     }
 
-    /// What is nothing is not shown, but for what is lost.
+    /// Duplicate, skipped and refused messages are left out where there are none; lost ones are always shown.
     fn line(&self, stream: &str) -> String {
         let twice =
             if self.duplicate > 0 { format!(" + {} duplicate", thousands(self.duplicate)) } else { String::new() };
@@ -411,7 +411,7 @@ impl EntrySum {
 /// The newest ids that are named for each merge and reason.
 const NAMED: usize = 5;
 
-/// What merges by number did not have, a line for each merge and reason: `frames         6 ids missing (40-44, 61)`.
+/// Ids that merges by number lack, a line for each merge and reason: `frames         6 ids missing (40-44, 61)`.
 pub fn missing_lines(missing: &[Missing]) -> Vec<String> {
     let mut lines = Vec::new();
     for merge in missing {

@@ -1,8 +1,8 @@
-//! What the rules of retention in an instrument file will delete of what is kept already.
+//! Forecast of what the retention rules in an instrument file will delete of the messages already kept.
 //!
 //! A typing error in `retain`, `retain_age` or `keep_free` deletes history as soon as the stream is written. So a
-//! `keep_free` that the disk does not have is a mistake, and `up` says what a changed rule deletes before it starts.
-//! A rule that stood in the file at the start before has done its work: of that nothing is said.
+//! `keep_free` that the disk does not have is a mistake, and `up` reports what a changed rule deletes before it starts.
+//! A rule that was in the file at the start before has done its work, and is not reported.
 //!
 //! Figures are estimates: whole segments go, and bytes of old messages are those of the average message.
 
@@ -16,14 +16,14 @@ use std::path::Path;
 use store::{Level, Reader};
 use toml_edit::DocumentMut;
 
-/// What is deleted of one stream.
+/// A deletion in one stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deletion {
     /// The stream.
     pub stream: String,
     /// The key that deletes most.
     pub key: &'static str,
-    /// Bytes that are deleted, and that are kept now.
+    /// Bytes that are deleted.
     pub bytes: u64,
     /// Bytes that are kept now.
     pub kept: u64,
@@ -68,7 +68,8 @@ pub fn beyond_disk(instrument: &Instrument) -> Option<Mistake> {
     })
 }
 
-/// What the rules of an instrument that changed since its last start delete. `before`: the resolved file of that start.
+/// Deletions by the rules of an instrument that changed since its last start. `before`: the resolved file of that
+/// start.
 #[must_use]
 pub fn deletions(instrument: &Instrument, before: Option<&str>) -> Vec<Deletion> {
     let data = Data::on_disk(&*instrument.data);

@@ -45,7 +45,7 @@ fn open_files() -> Option<libc::rlimit> {
     (unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0).then_some(limit)
 }
 
-/// What the streams of an instrument need of something of which each takes `each`, where that is above a limit.
+/// Says how many `what` the streams of an instrument need, `each` for one, where that is above `limit`.
 fn beyond(instrument: &Instrument, each: u64, limit: u64, what: &str) -> Option<String> {
     let needed = 100 + each * instrument.stages.len() as u64;
     (needed > limit).then(|| format!("the streams need about {needed} {what}; at most {limit} are allowed"))
@@ -130,7 +130,7 @@ pub fn kept(data: &Data) -> Vec<(String, u64)> {
 /// Bytes that an instrument asks for.
 #[must_use]
 pub fn asked(instrument: &Instrument) -> u64 {
-    // A merge has a book, and a stream of what goes aside; a worker its tasks, too.
+    // A merge has a book, and a stream of messages set aside; a worker its tasks, too.
     let books_of = |stage: &Stage| match stage {
         Stage::Source(_) => 1,
         // A live sink has the same.

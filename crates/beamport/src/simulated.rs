@@ -76,7 +76,7 @@ impl Drop for Simulated {
     }
 }
 
-/// What boards did, in a line.
+/// The counts of the boards, in one line.
 pub(crate) fn line(truth: &Value) -> String {
     let count = |name: &str| truth[name].as_u64().unwrap_or(0);
     let words = ["lost", "duplicate", "reordered", "corrupt", "clock_fault", "inhibited"];

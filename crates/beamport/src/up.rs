@@ -196,7 +196,7 @@ impl Started {
             }
         }
         say_waiting(&data, &stages.rows, &late);
-        // What stages lost before this start has been told.
+        // Losses of stages before this start were reported then.
         let mut lost = flow::ledger::lost(&stages.rows).saturating_sub(lost_before) + lost_earlier;
         for gap in &cuts {
             lost += gap.count();
@@ -218,7 +218,7 @@ impl Started {
                     }
                     texts.push(if json { format!("{}\n", with_boards(report.json())) } else { report.text() });
                 }
-                // What is damaged in one run takes nothing from the reports of the others.
+                // Damage in one run does not prevent the reports of the others.
                 Err(fault) => {
                     unknown_outcome += 1;
                     let fault = fault
@@ -299,7 +299,8 @@ fn lost_of(entries: &[Entry]) -> u64 {
     total(entries.iter().flat_map(|entry| entry.lost.values()))
 }
 
-/// What to type where `up` had no run to measure. `done`: runs of the instrument file, all of which are over.
+/// The notice where `up` had no run to measure: what to type. `done`: runs of the instrument file, all of which are
+/// over.
 fn nothing_to_do(done: &[String], folder: &str) -> String {
     match done {
         [] => format!("no run was open: `beamport begin NAME --data {folder}` begins one while `beamport up` works"),
@@ -317,7 +318,7 @@ fn left_open(runs: Vec<Run>, asked: usize) -> (Vec<Run>, Vec<Run>) {
     runs.into_iter().partition(|run| asked == LEAVE_RUNS && run.state != State::Sealed)
 }
 
-/// What becomes of runs that a stop left open.
+/// The notice about runs that a stop left open.
 fn goes_on(left: &[Run], folder: &str) -> String {
     let names: Vec<&str> = left.iter().map(|run| run.name.as_str()).collect();
     let (runs, go) = if names.len() == 1 {
@@ -412,7 +413,7 @@ fn listen_to_signals(signals: &Arc<AtomicUsize>, on_term: OnTerm) -> Result<(), 
     thread.map(|_| ()).map_err(|e| Fault::new("cannot catch signals", e))
 }
 
-/// What sources load before they start.
+/// The files that sources load before they start.
 struct Files<'a> {
     /// The data folder.
     folder: &'a Path,
@@ -455,7 +456,7 @@ impl Host for Files<'_> {
     }
 }
 
-/// What is said, once, where an instrument that ends by a signal has to wait.
+/// The notice, printed once, that an instrument which ends by a signal has to wait.
 #[derive(Default)]
 struct Ending {
     since: Option<Instant>,

@@ -3,7 +3,7 @@
 use clap::Parser;
 use std::path::PathBuf;
 
-/// What can be measured.
+/// The measurements.
 const NAMES: [&str; 12] =
     ["store", "merge", "nexus", "wire", "frames", "kafka", "kafka-jobs", "epics", "epics-kafka", "udp", "web", "sweep"];
 

@@ -23,7 +23,7 @@ pub(crate) const STILL: Duration = Duration::from_millis(500);
 /// Pause between two looks.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Who sends.
+/// The sender.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum From {
     /// Doubles, by a server of PVXS.
@@ -157,7 +157,7 @@ fn cameras(quick: bool, rounds: u32) -> Result<Vec<Figure>, Fault> {
     Ok(figures)
 }
 
-/// What is needed for all rows.
+/// The programs for all rows.
 struct Side {
     ours: PathBuf,
     /// Has `pvxslibs`.
@@ -269,7 +269,8 @@ impl Side {
     }
 }
 
-/// What a taker takes while `send` runs and after it, and how many updates that sent, where it knows; `bytes`: of each.
+/// Counts the updates that a taker receives while `send` runs and after it. Also returns how many `send` sent, where it
+/// knows; `bytes`: of each.
 pub(crate) fn taken(
     taker: &mut dyn Taker,
     bytes: u64,
@@ -314,7 +315,7 @@ pub(crate) fn settled(taker: &mut dyn Taker, pvs: u64, still: Duration) -> Resul
     Ok(())
 }
 
-/// Who takes updates.
+/// A receiver of updates.
 pub(crate) trait Taker {
     fn pid(&self) -> u32;
     /// Updates or messages until now.

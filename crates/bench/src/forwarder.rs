@@ -61,7 +61,7 @@ pub(super) fn run(
     Ok(vec![cost, latency])
 }
 
-/// What is needed for all rows.
+/// The programs and settings for all rows.
 struct Side {
     ours: PathBuf,
     /// Has the packages of the other forwarder.

@@ -71,10 +71,10 @@ const STEP: f64 = 1.12;
 /// Rates that are tried in a round, at most.
 const TRIES: u32 = 8;
 
-/// One job, as both sides are told it.
+/// One job, for both sides.
 struct Job {
     name: &'static str,
-    /// What the other side's script calls it.
+    /// Its name in the other side's script.
     scenario: &'static str,
     /// Pixels of a side.
     side: u64,
@@ -86,7 +86,7 @@ struct Job {
     copies: u64,
     /// Frames a second of the camera's grid: more than anybody can take.
     fps: u64,
-    /// What stands before the worker, and what behind it; the last stage is called `out`.
+    /// The instrument file before the worker, its section, and the file behind it; the last stage is called `out`.
     before: &'static str,
     worker: &'static str,
     behind: &'static str,
@@ -195,7 +195,7 @@ const JOBS: [Job; 7] = [
     },
 ];
 
-/// What is needed beside this program.
+/// The programs that are needed beside this one.
 struct Programs {
     ours: PathBuf,
     /// Has `beamport`.
@@ -340,7 +340,7 @@ python = {python:?}
         seconds = answer.map_err(said)?;
         Ok::<(), Fault>(())
     })?;
-    // What came before the clock was started is not in its seconds.
+    // The seconds exclude the frames from before the clock was started.
     sample.seconds = seconds / (1.0 - FIRST);
     let done = done_of(&data)?;
     if unmatched > UNMATCHED * frames as f64 {
@@ -379,7 +379,7 @@ fn follow(data: &Data, child: &mut Child, wanted: u64) -> Result<f64, Fault> {
     }
 }
 
-/// Ends what was started as a person would. What has not ended after [`PATIENCE`] is killed, and is an error.
+/// Ends a program with SIGINT, as a person would. One that has not ended after [`PATIENCE`] is killed, and is an error.
 pub(super) fn stop(child: &mut Child) -> Result<(), Fault> {
     // SAFETY: a signal to a child that has not been waited for, so its number is its own.
     unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };

@@ -79,7 +79,7 @@ pub(super) fn run(
         client.make(&history, node.as_mut())?;
         let side = Side { ours: &ours, client: &client, history: &history, size: job.size, count };
         let answer = side.rows(job, rounds, tell, &mut figures);
-        // What is in somebody's cluster is removed, whatever came.
+        // Removes the topic even after a failure: the cluster may be somebody's.
         let removed = client.remove(&history);
         answer.and(removed)?;
     }

@@ -170,7 +170,7 @@ fn report(
             writeln!(out, "--quick: too short to mean anything")?;
         }
     }
-    // Asked, and the answer is no.
+    // With `--strict`, a ratio below its `must` is a failure.
     let missed = asked.strict && !figures.iter().all(Figure::reaches_must);
     Ok(if missed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -13,7 +13,7 @@ use store::{Level, Options, WhenFull, Writer};
 
 /// A message that is committed alone: two blocks.
 const COMMITTED_BYTES: usize = 8192;
-/// What a commit may cost in the time of one write and fdatasync.
+/// The allowed cost of a commit, in times of one write and fdatasync.
 const COMMIT_OF_ONE: f64 = 2.5;
 /// Retention of the streams of this part, in segments.
 const SEGMENTS: usize = 4;

@@ -59,7 +59,7 @@ pub(crate) fn cpu_seconds_of(pid: u32) -> Result<f64, Fault> {
     Ok(seconds)
 }
 
-/// What a rate counts.
+/// The unit of a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     /// 1e9 bytes a second.

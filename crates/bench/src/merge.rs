@@ -27,7 +27,7 @@ const RING_BYTES: u64 = 64 << 20;
 const GROUPS_RING_BYTES: u64 = 16 << 20;
 /// A message to an event builder: a decomposed trace.
 const GROUPS_BYTES: usize = 512;
-/// What the messages of groups are copied into.
+/// Shared memory that the messages of groups are copied into.
 const COPIES_BYTES: u64 = 256 << 20;
 
 /// How many of so many messages are of input `i`: rates are 1 to 7.
@@ -48,7 +48,7 @@ struct Laps {
     count: u64,
     /// Where each input stood when the lap began.
     from: Vec<u64>,
-    /// What each message holds.
+    /// The payload of each message.
     payload: Vec<u8>,
 }
 

@@ -33,7 +33,7 @@ const SEALED: u64 = 8;
 /// Pulses of 14 Hz.
 const PULSE_NS: i64 = 71_428_571;
 
-/// What is needed beside this program.
+/// The programs that are needed beside this one.
 struct Programs {
     nexus: PathBuf,
     python: PathBuf,
@@ -167,7 +167,7 @@ fn logged(programs: &Programs, sizes: &Sizes, rounds: u32) -> Result<Figure, Fau
     })
 }
 
-/// What a message costs where there are many logs.
+/// Measures the cost of a message with many logs.
 fn many_logs(programs: &Programs, sizes: &Sizes, rounds: u32) -> Result<Figure, Fault> {
     let folder = Folder::in_memory()?;
     let messages = sizes.nexus_events / 30;

@@ -21,13 +21,13 @@ const PAUSE: Duration = Duration::from_millis(131);
 const SIDE: usize = 512;
 const BLOCKS: [usize; 2] = [3, 6];
 
-/// What the browser needs.
+/// The Python and the folder of the browser.
 pub(super) struct Browser {
     python: PathBuf,
     folder: Folder,
 }
 
-/// What one round saw, ms from append to pixels, sorted.
+/// The results of one round: ms from append to pixels, sorted.
 struct Round {
     latencies: Vec<f64>,
     /// Images that were appended meanwhile.

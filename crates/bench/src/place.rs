@@ -14,7 +14,7 @@ pub(crate) fn wrong<E: std::fmt::Display>(what: &str) -> impl FnOnce(E) -> Fault
     move |error| Fault::new(format!("bench: {what}"), error)
 }
 
-/// What a program says on stdout; a fault with its last words if it fails.
+/// Runs a program and returns its stdout; if it fails, a fault with the last line of its stderr.
 pub(crate) fn output(command: &mut Command) -> Result<String, Fault> {
     let name = command.get_program().to_string_lossy().into_owned();
     let answer = command.output().map_err(wrong("a program does not start"))?;
@@ -118,7 +118,7 @@ fn remove_live(folder: &Path, depth: u32) {
     }
 }
 
-/// What the figures were taken on.
+/// The machine of the figures.
 pub(crate) struct Machine {
     processor: String,
     cores: usize,

@@ -31,7 +31,7 @@ impl Served {
                 page = url.zip(token).map(|((address, _), token)| (address.to_owned(), token.trim().to_owned()));
                 line.clear();
             }
-            // What it says later is taken from the pipe.
+            // Drains the pipe, so that later output does not block the program.
             std::thread::spawn(move || lines.read_to_end(&mut Vec::new()));
         }
         let served = Self { child, page };
@@ -41,7 +41,7 @@ impl Served {
         }
     }
 
-    /// What a browser opens.
+    /// The URL for a browser.
     pub(super) fn url(&self) -> String {
         self.page.as_ref().map_or_else(String::new, |(address, token)| format!("http://{address}/#token={token}"))
     }

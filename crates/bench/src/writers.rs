@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 use store::{Error, Meta, Options, Os, SchemaId, Writer};
 
-/// What every message of the measurements says about itself.
+/// The metadata of every message of the measurements.
 pub(crate) const META: Meta =
     Meta { source_time: 1_700_000_000_000_000_000, origin: 0, origin_seq: 0, schema: SchemaId(*b"ev44"), flags: 0 };
 /// An ESS event message of 1 kB to 10 kB: the size of a jumbo frame's payload.

@@ -24,9 +24,9 @@ pub struct Mistake {
     pub line: u32,
     /// Place: a JSON pointer (RFC 6901), empty for the whole text.
     pub pointer: String,
-    /// What is wrong there.
+    /// The mistake.
     pub cause: String,
-    /// What to do; of a warning what was made of it.
+    /// The remedy; of a warning, how the program proceeds: "the last one is used".
     pub hint: String,
 }
 

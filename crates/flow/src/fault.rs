@@ -57,7 +57,7 @@ impl Fault {
         Self { passes, ..Self::new(text("what"), text("cause")).hint(text("hint")) }
     }
 
-    /// What can be done about a refusal of the operating system; empty where that is not known.
+    /// The remedy for a refusal of the operating system; empty where none is known.
     pub fn remedy(error: &io::Error) -> &'static str {
         match error.kind() {
             // Linux has no kinds for these.
@@ -92,7 +92,7 @@ impl Fault {
         Self { passes: self.passes, ..Self::new(what, cause).hint(self.hint) }
     }
 
-    /// The same fault as that of a stage. What a source or a live sink says need not name it.
+    /// The same fault as that of a stage. The text of a source or a live sink need not name it.
     #[must_use]
     pub fn of_stage(mut self, kind: &str, name: &str) -> Self {
         if !self.what.contains(&format!("`{name}`")) {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What a writer is asked to do.
+/// The job of a writer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WriterJob {
@@ -20,7 +20,7 @@ pub struct WriterJob {
     pub run: String,
     /// Names of the streams; none where the template has no stream.
     pub inputs: Vec<String>,
-    /// What is made of the run.
+    /// The files that the run becomes.
     pub work: Work,
     /// The file to write; of files of frames with `{stream}` and `{number}` in its name, in a folder of the run.
     pub output: PathBuf,
@@ -34,13 +34,13 @@ pub struct WriterJob {
     pub detached: bool,
     /// Only what an open run has at a time; with `detached`, not for files of frames.
     pub snapshot: Option<Snapshot>,
-    /// What other writers of the run have.
+    /// The part of the run that other writers have.
     pub elsewhere: Elsewhere,
-    /// What writes it.
+    /// The program that writes it.
     pub writer: Writer,
 }
 
-/// What is made of a run.
+/// The files that a run becomes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Work {
@@ -59,7 +59,7 @@ pub enum Work {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Writer {
-    /// What each file begins with a copy of.
+    /// The file that each new file begins as a copy of.
     pub static_file: Option<PathBuf>,
     /// How streams become datasets.
     pub layout: Layout,
@@ -129,7 +129,7 @@ pub struct Snapshot {
     pub ends: Vec<u64>,
 }
 
-/// What the other writers of a run have.
+/// The part of a run that other writers have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Elsewhere {

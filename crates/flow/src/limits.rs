@@ -91,15 +91,15 @@ pub(crate) const MARGIN: u64 = 65_536;
 /// how many there are.
 pub(crate) const UNEXPLAINED_MAX: usize = 1000;
 
-/// How long a source may rest whose messages are not marked, or whose commit found no room, ns: it is told soon after
-/// the mark what is safe.
+/// How long a source may rest whose messages are not marked, or whose commit found no room, ns: soon after the mark it
+/// shall learn which messages are safe.
 pub(crate) const UNMARKED_PAUSE: i64 = 20_000_000;
 
 /// Streams of one live sink: each has a row in each commit, and a thread that waits for its messages.
 pub(crate) const RELAY_INPUTS_MAX: usize = 1024;
 
-/// Time between two commits of a live sink, ns: each is a message of the book and a look at all positions. What the
-/// outside has acknowledged meanwhile is sent again after a kill.
+/// Time between two commits of a live sink, ns: each is a message of the book and a look at all positions. Messages
+/// that the outside has acknowledged meanwhile are sent again after a kill.
 pub(crate) const RELAY_COMMIT_PAUSE: i64 = 100_000_000;
 
 /// Pause before the mark of a live sink's commit is looked for again, ns: a disk takes some milliseconds.

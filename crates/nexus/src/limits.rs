@@ -51,7 +51,7 @@ pub const RANK_MAX: usize = 31;
 /// Numbers of a dataset that are written as texts where the template gives them the type of texts.
 pub const TEXTS_MAX: usize = 1000;
 
-/// Mistakes that are told; more is a sign of one cause that repeats.
+/// Mistakes that are reported; more is a sign of one cause that repeats.
 pub const MISTAKES_MAX: usize = 100;
 
 /// Streams modules of one template: each has up to six open datasets and their buffers.
@@ -216,7 +216,8 @@ pub const SORT_SCAN_ROWS: usize = 64 << 10;
 /// Unpacked chunks that are kept while rows are moved, bytes of a column: late rows are near each other, mostly.
 pub const SORT_READ_BYTES: usize = 16 << 20;
 
-/// Bytes of sorted chunks after which the file is told of them: so much of the room of packed ones is not used again.
+/// Bytes of sorted chunks after which the file's metadata is written: until then the room of the packed chunks that
+/// they replace is not used again.
 pub const SORT_APPLY_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 64 << 20 };
 
 /// Objects that are looked at when something is searched in a file: as many as a template may make.

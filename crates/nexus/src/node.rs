@@ -11,7 +11,7 @@ pub struct Group {
     pub name: String,
     /// Its attributes.
     pub attributes: Vec<Attribute>,
-    /// What is in it, in order.
+    /// Its content, in order.
     pub children: Vec<Node>,
     /// Where the static file has it, too: what it says of itself there.
     pub from_static: Option<StaticGroup>,
@@ -26,7 +26,7 @@ pub struct StaticGroup {
     pub attributes: Vec<String>,
 }
 
-/// What stands in a group.
+/// An entry of a group.
 #[derive(Clone, Debug)]
 pub enum Node {
     /// A group.
@@ -79,7 +79,7 @@ pub enum Node {
         /// Whether `end_time` is written here.
         end: bool,
     },
-    /// What comes from a stream.
+    /// A module, which reads streams.
     Module(Box<Module>),
 }
 

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Instant;
 use store::{Meta, Options, ReadOptions, SchemaId};
 
-/// What was measured.
+/// The result of a measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Pace {
     /// Messages.
@@ -31,7 +31,7 @@ pub struct Pace {
     pub seal_cpu_seconds: f64,
 }
 
-/// What the stream has.
+/// The messages of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
     /// `ev44` with so many events a message. Pixels are any of 32,768, times any of a pulse of 14 Hz in ns: what events have
@@ -125,7 +125,7 @@ fn source_of(log: u64) -> String {
 pub struct Way {
     /// How chunks are packed.
     pub compression: Option<String>,
-    /// Bytes of a chunk; computed where nothing is said.
+    /// Bytes of a chunk; computed where none is given.
     pub chunk: Option<usize>,
     /// Say `ready` when the stream is filled, and begin when a line comes: several begin together.
     pub together: bool,

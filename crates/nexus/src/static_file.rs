@@ -1,15 +1,14 @@
-//! The static file: an HDF5 file with what every file of an instrument has, geometry mostly. A template says what comes to it.
+//! The static file: an HDF5 file with what every file of an instrument has, geometry mostly. A template adds to it.
 //!
-//! [`StaticFile::read`] looks at its structure, and `template` joins that to what the JSON says, so that
-//! names, links and classes are judged as one tree. The layout then copies the values, object by object, before the first
-//! message. Groups are made anew, and not copied: those of another writer could not be added to in writes of which each
-//! leaves them whole.
+//! [`StaticFile::read`] reads its structure, and `template` joins that to the JSON, so that names, links and classes
+//! are checked as one tree. The layout then copies the values, object by object, before the first message. Groups are
+//! recreated, not copied: to a group of another writer nothing could be added in writes that each leave it valid.
 //!
-//! The file is from outside. What would lead out of it is refused: datasets whose bytes lie elsewhere, links to other files
-//! out of the folder, references (which name places of that file), groups in themselves. libhdf5 has a time for each thing
-//! ([`Source::guarded`]), after which the process says which thing it was and ends; `check` reads every attribute, unpacks
-//! every chunk and copies every dataset once, in a process with a limit of memory, so that what a damaged file does it does
-//! there ([`StaticFile::try_copies`]).
+//! The file is from outside. Everything that leads out of it is refused: datasets whose bytes lie elsewhere, links to
+//! other files out of the folder, references (which name places of that file), groups in themselves. libhdf5 has a time
+//! for each thing ([`Source::guarded`]), after which the process reports which thing it was and ends; `check` reads
+//! every attribute, unpacks every chunk and copies every dataset once, in a process with a limit of memory, so that a
+//! damaged file does its harm there ([`StaticFile::try_copies`]).
 
 use crate::hdf::filter::Filter;
 use crate::hdf::h5::{self, File, Hid, Id, call, new_id};
@@ -42,12 +41,12 @@ pub struct StaticFile {
     stamp: (SystemTime, u64),
 }
 
-/// What a static file has.
+/// The content of a static file.
 pub(crate) struct Content {
     pub(crate) file: StaticFile,
     /// All of it, without values.
     pub(crate) root: Group,
-    /// What stands at a path: a word for it.
+    /// The kind of object at a path, as a word.
     pub(crate) things: HashMap<String, &'static str>,
     /// Its `template_version`; the inner none: it is no text.
     pub(crate) version: Option<Option<String>>,
@@ -93,7 +92,7 @@ impl StaticFile {
         Source::open(&self.path, self.stamp.1)
     }
 
-    /// Whether it is as it was when it was read.
+    /// Whether it is unchanged since it was read.
     pub(crate) fn is_unchanged(&self) -> bool {
         stamp(&self.path).is_ok_and(|stamp| stamp == self.stamp)
     }
@@ -147,7 +146,7 @@ impl Source {
         self.guarded(path, |file| object(file, path))
     }
 
-    /// What a fault in it leads to.
+    /// The fault of a copy, from a fault in the static file.
     pub(crate) fn said(&self, fault: Fault) -> Fault {
         let what = format!("cannot copy the static file {}", self.path.display());
         fault.leads_to(what).hint("run `beamport check`: it may be damaged")
@@ -167,7 +166,7 @@ fn stuck(path: &Path, at: &str, time: Duration) -> Fault {
     Fault::new(what, cause).hint("replace it with a complete copy")
 }
 
-/// A path as it is told.
+/// A path as it is reported.
 fn shown(path: &str) -> &str {
     if path.is_empty() { "/" } else { path }
 }
@@ -228,7 +227,7 @@ fn unpack(from: &Source, path: &str) -> Result<(), Fault> {
     let one = new_id(what, || unsafe { h5s::H5Screate_simple(1, ones.as_ptr(), none) })?;
     let to = value.as_mut_ptr().cast::<c_void>();
     for at in chunks.chunks(shape.len()) {
-        // What lies outside is what was cut off.
+        // A chunk that lies outside the shape was cut off.
         if at.iter().zip(&shape).any(|(at, length)| at >= length) {
             continue;
         }
@@ -672,7 +671,7 @@ fn links(file: &File, path: &str) -> Result<Vec<(String, h5l::H5L_type_t)>, Faul
     Ok(seen.0)
 }
 
-/// What a link says.
+/// Reads the value of a link.
 fn link_value(file: &File, path: &str) -> Result<Vec<u8>, Fault> {
     let name = h5::c_name(path)?;
     let what = || format!("cannot read the link `{path}`");

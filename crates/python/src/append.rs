@@ -184,7 +184,7 @@ impl Writer {
     }
 }
 
-/// What the caller says beside the message.
+/// The caller's arguments beside the message.
 struct Given<'a, 'py> {
     time: Option<&'a Bound<'py, PyAny>>,
     origin: Option<&'a str>,

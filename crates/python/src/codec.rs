@@ -287,7 +287,7 @@ fn dtype_of(buffer: &PyUntypedBuffer) -> Option<DType> {
     })
 }
 
-/// What `write` makes, as `bytes`. The buffer in between is kept from call to call: large fresh memory costs more
+/// The output of `write` as `bytes`. The buffer in between is kept from call to call: large fresh memory costs more
 /// than the copy.
 fn written<'py>(
     py: Python<'py>,

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use store::{Clock, Entry, Reader, Start, Watch};
 
-/// What is wanted of a stream.
+/// The part of a stream that is wanted.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     /// First time, ns since 1970 UTC.
@@ -54,7 +54,7 @@ impl Wanted {
     }
 }
 
-/// What a look without waiting gives.
+/// The result of a look without waiting.
 enum Polled {
     Block(Arc<Block>),
     /// Nothing now.
@@ -281,7 +281,7 @@ impl Cursor {
     /// Refuses to go on in another stream.
     fn still_the_same(&self, py: Python<'_>) -> PyResult<()> {
         let header = self.place.header().map_err(|e| fault::of_store(py, "read", &self.place.folder, &e))?;
-        // A reader takes a stream that was made anew in the same place for its own.
+        // A reader takes a recreated stream in the same place for its own.
         if header.uuid != self.identity.0 {
             let what = format!("reading of {} cannot go on", self.place.folder.display());
             let fault = Fault::new(what, "the stream was recreated meanwhile");
@@ -440,7 +440,7 @@ impl Shared {
         }
     }
 
-    /// Lets go of the stream. The descriptor stays, raised: who waits for it learns of the end.
+    /// Releases the stream. The descriptor stays, raised: a waiting program learns of the end.
     fn end(&mut self) {
         if let Some(cursor) = self.cursor.take() {
             self.ended = Some(cursor).filter(Cursor::is_named);
@@ -504,12 +504,12 @@ impl Messages {
         }
     }
 
-    /// The next message of what was read.
-    /// What was handed out whole is kept no longer: it would count against the quota of what comes.
+    /// Releases a block of which all was handed out: it would count against the quota of the next one.
     fn release(&mut self) {
         (self.block, self.at) = (None, 0);
     }
 
+    /// The next message of what was read.
     fn hand_out(&mut self, py: Python<'_>) -> Option<Message> {
         let block = self.block.as_ref()?;
         let message = block.message(self.at)?;
@@ -555,7 +555,7 @@ impl Messages {
     }
 
     /// The position behind the messages that were handed out: `(uuid, epoch, sequence)` of the next one. Keep it
-    /// together with what came of the messages, and go on with `start=position`: then nothing is done twice.
+    /// together with the results of the messages, and resume with `start=position`: then nothing is done twice.
     #[getter]
     fn position(&self, py: Python<'_>) -> PyResult<(String, u32, u64)> {
         self.at(py).map(|at| at.tuple())
@@ -581,7 +581,7 @@ impl Messages {
         self.stand.kept(py)?.commit(py, position, at)
     }
 
-    /// Ends the iteration and lets go of the stream and of its name; views and messages stay.
+    /// Ends the iteration and releases the stream and its name; views and messages stay.
     fn close(&mut self) {
         self.stand.close();
         self.block = None;
@@ -649,7 +649,7 @@ impl Batches {
     }
 
     /// The position behind the messages that were handed out: `(uuid, epoch, sequence)` of the next one. Keep it
-    /// together with what came of the messages, and go on with `start=position`: then nothing is done twice.
+    /// together with the results of the messages, and resume with `start=position`: then nothing is done twice.
     #[getter]
     fn position(&self, py: Python<'_>) -> PyResult<(String, u32, u64)> {
         self.at(py).map(|at| at.tuple())
@@ -675,7 +675,7 @@ impl Batches {
         self.stand.kept(py)?.commit(py, position, at)
     }
 
-    /// Ends the iteration and lets go of the stream and of its name; views and batches stay.
+    /// Ends the iteration and releases the stream and its name; views and batches stay.
     fn close(&mut self) {
         self.stand.close();
     }

@@ -1,9 +1,9 @@
 //! A finder of groups in Python: a function that is shown what is pending and says which of it are groups.
 //!
-//! Constraints: the arrays that it sees are copies, and read-only: it may keep them. What it answers is checked.
+//! Constraints: the arrays that it sees are copies, and read-only: it may keep them. Its answers are checked.
 //!
-//! Failure behaviour: what it raises, or an answer that cannot be, ends the slot with that exception; who started it starts
-//! another, until the code is mended. No message is left out: the groups behind would be others.
+//! Failure behaviour: an exception of it, or an invalid answer, ends the slot with that exception; the worker's
+//! supervisor starts another, until the code is fixed. No message is left out: the groups behind would be others.
 
 use crate::fault;
 use flow::{Data, Fault, Outputs, Stop, Waiting};
@@ -13,7 +13,7 @@ use pyo3::types::{IntoPyDict as _, PyBytes};
 use std::sync::{Arc, Mutex, PoisonError};
 use workers::{Finder, Found, Grouping, Pending};
 
-/// What user code raised last.
+/// The last exception of user code.
 type Raised = Arc<Mutex<Option<PyErr>>>;
 
 /// Groups that user code finds.
@@ -33,7 +33,7 @@ impl Finding {
         Self { data: data.clone(), stage, input, make, known: None, grouping: None, raised: Raised::default() }
     }
 
-    /// What ends the slot, as the caller sees it.
+    /// The exception that ends the slot, for the caller.
     pub(crate) fn raised(&mut self, py: Python<'_>, fault: Fault) -> PyErr {
         let raised = self.raised.lock().unwrap_or_else(PoisonError::into_inner).take();
         raised.unwrap_or_else(|| fault::error(py, fault))

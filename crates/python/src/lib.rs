@@ -4,8 +4,8 @@
 //! (`concat`). Numpy is used through Python, so the module works with any numpy of its time. Waiting and searching
 //! let other Python threads run.
 //!
-//! Failure behaviour: every error from outside is a `beamport.Error` with cause and hint. What a view shows never
-//! changes: the view pins its segment, and a pinned segment is never written again (decision 0002).
+//! Failure behaviour: every error from outside is a `beamport.Error` with cause and hint. The bytes of a view never
+//! change: the view pins its segment, and a pinned segment is never written again (decision 0002).
 
 mod append;
 mod batch;

@@ -1,4 +1,4 @@
-//! What belongs to the process that made it, and the segments that messages share.
+//! Values that belong to the process that made them, and the segments that messages share.
 //!
 //! Forks: a child inherits mapped memory but not the pins, which are its parent's. It must not take pins back that
 //! the parent still needs, so nothing of [`Ours`] is dropped there; and it must not rely on them, so it is refused

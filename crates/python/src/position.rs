@@ -23,7 +23,7 @@ pub(crate) struct Position {
 pub(crate) enum From {
     /// The oldest message.
     Beginning,
-    /// What comes from now on.
+    /// The next message to come.
     End,
     /// A sequence; negative = from the end.
     Sequence(i64),
@@ -79,7 +79,7 @@ impl Position {
 }
 
 impl From {
-    /// What `start` says; `time` reads a time as Python writes it.
+    /// Reads `start`; `time` reads a time as Python writes it.
     pub(crate) fn read(
         py: Python<'_>,
         asked: &Bound<'_, PyAny>,

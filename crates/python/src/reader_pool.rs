@@ -41,7 +41,7 @@ impl ReaderPool {
                 free.iter().position(|(e, _)| *e == early).map(|at| free.swap_remove(at).1)
             };
             let Some(mut reader) = kept else { break };
-            // Those of a parent process are left as they are; those of a stream that was made anew are of no use.
+            // Readers of a parent process are left as they are; those of a recreated stream are of no use.
             if reader.is_ours() && reader.header().uuid == header.uuid && reader.header().live == header.live {
                 // At the end, because a reader looks for a new writer only where it has nothing to read.
                 reader.seek(u64::MAX);

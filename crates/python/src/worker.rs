@@ -1,10 +1,10 @@
-//! A slot with user code: what `python -m beamport._slot` runs.
+//! A slot with user code, for `python -m beamport._slot`.
 //!
-//! Constraints: one message a call, and what is seen of it is a view; a result is copied once, into stream memory. The
-//! interpreter is held from the first message of a batch to its last, and let go while there is nothing to do.
+//! Constraints: one message a call, and the code sees a view of it; a result is copied once, into stream memory. The
+//! interpreter is held from the first message of a batch to its last, and released while there is nothing to do.
 //!
-//! Failure behaviour: an exception puts the message aside with its traceback, and the next one comes. What is no
-//! `Exception` (`SystemExit`, `KeyboardInterrupt`) ends the slot; who started it starts another.
+//! Failure behaviour: an exception sets the message aside with its traceback, and the next one comes. An exception that
+//! is not an `Exception` (`SystemExit`, `KeyboardInterrupt`) ends the slot; the worker's supervisor starts another.
 
 use crate::batch::Batch;
 use crate::block::Block;
@@ -64,8 +64,8 @@ impl PySlot {
         Ok(Self { slot: Ours::new(slot), stage, data, inputs })
     }
 
-    /// Works until it is told to end. `call` gets a message (or with `batch` > 1 a `Batch` of so many at most);
-    /// `configure` new parameters as JSON text, and gives the new `call` or none; `statistics` gives JSON text.
+    /// Works until asked to end. `call` gets a message (or with `batch` > 1 a `Batch` of so many at most); `configure`
+    /// new parameters as JSON text, and returns the new `call` or none; `statistics` returns JSON text.
     fn run(
         &mut self,
         py: Python<'_>,
@@ -92,18 +92,19 @@ impl PySlot {
         done.map_err(|fault| fault.map_or_else(|raised| raised, |fault| calling.raised(py, fault)))
     }
 
-    /// The same for a finder of groups. `make` gets parameters as JSON text, and gives what is to be called and how often.
+    /// The same for a finder of groups. `make` gets parameters as JSON text, and returns what is to be called and how
+    /// often.
     fn run_finder(&mut self, py: Python<'_>, make: Py<PyAny>) -> PyResult<()> {
         let slot = &mut *self.slot;
         let input = self.inputs.first().map_or("", String::as_str);
         let mut finding = Finding::new(&self.data, &self.stage, input, make);
-        // What it makes is begun anew where there is no room: it may hold what is in the way.
+        // Without room the message is begun again instead of waiting: the slot itself may hold what is in the way.
         let done = work(py, slot, &mut finding, false);
         done.map_err(|fault| fault.map_or_else(|raised| raised, |fault| finding.raised(py, fault)))
     }
 }
 
-/// Works until it is told to end, or something is wrong. `waits`: it waits in the middle of a message for room.
+/// Works until asked to end, or something is wrong. `waits`: it waits in the middle of a message for room.
 fn work(
     py: Python<'_>,
     slot: &mut Slot,
@@ -147,7 +148,7 @@ struct Calling<'s> {
     head: Head,
     headed: Option<(DType, Vec<i64>)>,
     bytes: Vec<u8>,
-    /// What ends the slot.
+    /// The exception that ends the slot.
     raised: Option<PyErr>,
 }
 
@@ -221,13 +222,13 @@ impl flow::Worker for Calling<'_> {
 }
 
 impl Calling<'_> {
-    /// What ends the slot, as the caller sees it.
+    /// The exception that ends the slot, for the caller.
     fn raised(&mut self, py: Python<'_>, fault: Fault) -> PyErr {
         self.raised.take().unwrap_or_else(|| fault::error(py, fault))
     }
 
-    /// Gives some messages to the user's code, together where it takes batches. What it refuses is tried in halves, so
-    /// that one message does not take others with it.
+    /// Gives some messages to the user's code, together where it accepts batches. A refused batch is tried in halves,
+    /// so that one message does not take others with it.
     fn rows(
         &mut self,
         py: Python<'_>,

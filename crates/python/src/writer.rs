@@ -19,7 +19,7 @@ pub(crate) struct Writer {
 
 #[pymethods]
 impl Writer {
-    /// Makes or goes on with the stream in `folder`, with `live` bytes of shared memory.
+    /// Creates the stream in `folder`, or opens it to append, with `live` bytes of shared memory.
     #[new]
     #[pyo3(signature = (folder, level="memory", live=1 << 20, when_full="wait", clock="epoch"))]
     fn open(py: Python<'_>, folder: PathBuf, level: &str, live: u64, when_full: &str, clock: &str) -> PyResult<Self> {

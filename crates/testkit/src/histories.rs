@@ -4,8 +4,8 @@
 //! each death. It lives some histories; those behind are lived by another. Processes, not threads: threads that map and
 //! unmap much wait for each other.
 //!
-//! Failure behaviour: a history that panics ends its process. The others go on; then all that was said is told, and how to
-//! repeat it.
+//! Failure behaviour: a history that panics ends its process. The others continue; then the output of each failed
+//! process is reported, with how to repeat it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{AddAssign, Index};
@@ -17,7 +17,7 @@ const EACH: u64 = 500;
 /// Begins the line in which a process says what its histories held.
 const SAYS: &str = "histories: ";
 
-/// What histories held, by name; `histories` is how many they were.
+/// Numbers of what histories contained, by name; `histories` is how many they were.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts(BTreeMap<String, u64>);
 

@@ -221,7 +221,7 @@ impl PretendMedia {
     }
 }
 
-/// What the thread of a process unwinds with that is killed in a step.
+/// The panic payload of a process that is killed in a step.
 struct Killed;
 
 /// A step of a process.

@@ -66,7 +66,7 @@ impl<W: Worker> Slots<W> {
         self.running.get_mut(&number).map(|running| &mut running.worker)
     }
 
-    /// A step of one; `wait` as of [`Slot::step`]. What it made is on its way to the disk, if it is to go there.
+    /// Steps one; `wait` as of [`Slot::step`]. At level `disk`, its output is drained.
     pub fn step(&mut self, number: u32, wait: &mut dyn FnMut(&Writer) -> bool) -> Result<Stepped, Fault> {
         let Some(Running { slot, worker, .. }) = self.running.get_mut(&number) else { return Ok(Stepped::Idle) };
         let stepped = slot.step(worker, wait);

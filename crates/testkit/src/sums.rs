@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 type Object = Map<String, Value>;
 
-/// What does not add up in a JSON document; empty where everything does.
+/// Returns the sums in a JSON document that are wrong; empty where all are right.
 #[must_use]
 pub fn wrong_sums(said: &Value) -> Vec<String> {
     let mut wrong = Vec::new();
@@ -16,13 +16,13 @@ pub fn wrong_sums(said: &Value) -> Vec<String> {
     wrong
 }
 
-/// What does not add up in the text of a report: `NAME N sent = ...` and `NAME N read = ...`.
+/// Returns the wrong sums in the text of a report: `NAME N sent = ...` and `NAME N read = ...`.
 fn wrong_lines(text: &str) -> Vec<String> {
     let is_wrong = |line: &&str| sides(line).is_some_and(|(left, right)| left != right);
     text.lines().filter(is_wrong).map(|line| format!("does not add up: {}", line.trim())).collect()
 }
 
-/// What does not add up in all that a program printed: lines of JSON, or of text.
+/// Returns the wrong sums in all that a program printed: lines of JSON, or of text.
 #[must_use]
 pub fn wrong_in(printed: &str) -> Vec<String> {
     let documents = printed.lines().filter_map(|line| serde_json::from_str(line).ok());
@@ -106,7 +106,7 @@ fn check_report(report: &Object, wrong: &mut Vec<String>) {
     check_gaps(report, &[entries, readers].concat(), wrong);
 }
 
-/// What is lost is listed. A list that is full reaches on over what was not lost, so it may name more.
+/// Lost messages are listed. A list that is full reaches on over messages that were not lost, so it may name more.
 fn check_gaps(report: &Object, rows: &[&Object], wrong: &mut Vec<String>) {
     let mut listed: BTreeMap<(String, String), u64> = BTreeMap::new();
     for gap in list(report, "gaps") {
@@ -126,7 +126,7 @@ fn check_gaps(report: &Object, rows: &[&Object], wrong: &mut Vec<String>) {
     }
 }
 
-/// What is closed has only closed rows that hold nothing, and no losses that nobody knows.
+/// A closed account has only closed rows that hold nothing, and no unknown losses.
 fn check_closed(account: &Object, rows: &[&Object], wrong: &mut Vec<String>) {
     let is_open = |row: &&&Object| row["closed"] != true || number(row, "held") > 0;
     let unknown = list(account, "gaps").any(|gap| gap["reason"] == "unknown");

@@ -114,7 +114,7 @@ impl Naming {
     }
 }
 
-/// What another process does inside a call of one.
+/// An action of another process within a call of one.
 pub(crate) type Meanwhile = Box<dyn FnOnce() + Send>;
 
 pub(crate) struct World {
@@ -153,7 +153,7 @@ pub(crate) struct World {
     pub(crate) stops_after: Option<u64>,
     /// A process that is killed before one of its next steps, and how many come before.
     pub(crate) killed_after: Option<(u32, u64)>,
-    /// What files were whose words its unwinding still changes.
+    /// Files that its unwinding still changes, with their bytes before that.
     killed_files: Vec<(Arc<Memory>, Vec<u8>)>,
     /// Runs before the next file of which the name begins so is opened.
     pub(crate) before_open: Option<(&'static str, Meanwhile)>,
@@ -360,7 +360,7 @@ impl World {
         }
         self.allocate(number, at, bytes.len() as u64)?;
         let end = at + bytes.len() as u64;
-        // A sector that is written anew is a good one.
+        // Writing to a bad sector repairs it.
         let whole = at.div_ceil(PAGE as u64) as u32..(end / PAGE as u64) as u32;
         self.bad.retain(|&(file, page)| file != number || !whole.contains(&page));
         let inode = self.inode(number)?;
@@ -410,7 +410,7 @@ impl World {
         Ok(())
     }
 
-    /// Lets go of every file that only the old names on the medium kept.
+    /// Releases every file that only the old names on the medium kept.
     fn sweep(&mut self) {
         let numbers: Vec<u64> = self.inodes.keys().copied().collect();
         numbers.into_iter().for_each(|number| self.release(number));

@@ -33,7 +33,7 @@ pub struct Ad00<'a> {
     pub dimensions: Array<'a, i64>,
     /// The pixels, in C order.
     pub data: Numbers<'a>,
-    /// What else is known of it.
+    /// Further properties, by name.
     pub attributes: List<'a, Attribute<'a>>,
 }
 
@@ -42,7 +42,7 @@ pub struct Ad00<'a> {
 pub struct Attribute<'a> {
     /// Its name within the frame, for example `ColorMode`.
     pub name: &'a str,
-    /// What it is.
+    /// Its meaning.
     pub description: Option<&'a str>,
     /// Where the value comes from, for example a process variable.
     pub source: Option<&'a str>,
@@ -153,7 +153,7 @@ pub struct Head {
     places: Places,
 }
 
-/// What is known of a head once it is written.
+/// Offsets and lengths in a written head.
 #[derive(Debug, Clone, Copy, Default)]
 struct Places {
     id: usize,

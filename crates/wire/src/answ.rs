@@ -9,9 +9,9 @@ table! {
         0 service_id: &'a str [required];
         /// Id of the writing job.
         1 job_id: &'a str [required];
-        /// What was asked for.
+        /// The requested action.
         2 action: ActionType;
-        /// How that went.
+        /// Its outcome.
         3 outcome: ActionOutcome;
         /// As HTTP counts: 201 done, 400 refused, 500 failed.
         4 status_code: i32;
@@ -25,7 +25,7 @@ table! {
 }
 
 words! {
-    /// What a writer was asked for.
+    /// An action requested of a writer.
     pub enum ActionType: i8 { StartJob = "StartJob", SetStopTime = "SetStopTime" }
 }
 

@@ -1,4 +1,5 @@
-//! Messages as JSON, for `cat --json`, and JSON as messages, for `append`. What the one prints whole the other takes.
+//! Messages as JSON, for `cat --json`, and JSON as messages, for `append`. `append` accepts all that `cat --json`
+//! prints in full.
 //!
 //! A message is an object with `schema` and its fields by name. Numbers, lists, text and words stand for themselves, `null`
 //! and a key that is not there for an absent field, uuids as hexadecimal text, `"NaN"`, `"inf"` and `"-inf"` for what JSON
@@ -276,7 +277,7 @@ fn given<'j>(value: &'j Json, kind: Kind, dtype: Option<DType>, place: &str) -> 
             let Some(object) = value.as_object() else { return unfit("an object") };
             let has = |form: &[Column], key: &str| form.iter().any(|column| column.name == key);
             let form = forms.iter().find(|form| object.keys().all(|key| has(form, key)));
-            // That no form has all keys is said of the first.
+            // Where no form has all keys, the error is that of the first.
             let Some(form) = form.or(forms.first()) else { return unfit("an object") };
             table(object, form, &format!("{place}.")).map(Given::Table)
         }

@@ -47,7 +47,7 @@ pub struct Commit<'a> {
 /// The account of an origin.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Total<'a> {
-    /// Who made the messages.
+    /// The maker of the messages.
     pub origin: &'a str,
     /// Lowest number that came or is missing.
     pub first: u64,

@@ -13,11 +13,11 @@ pub struct Control<'a> {
     pub command: &'a str,
     /// Its arguments, a JSON object.
     pub arguments: &'a str,
-    /// Who gave it.
+    /// Its sender.
     pub from: &'a str,
     /// When it came, ns since 1970 UTC.
     pub time: i64,
-    /// What the mover answered, JSON; empty before the answer.
+    /// The answer of the mover, JSON; empty before it.
     pub answer: &'a str,
 }
 

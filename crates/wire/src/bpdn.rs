@@ -19,8 +19,8 @@ pub struct Answer<'a> {
     /// 2^32-2: it was not there, 2^32-3: it is the message itself. Of the command `time` one number: how many were made
     /// because time has passed; empty: there was no room for them.
     pub outputs: Array<'a, u32>,
-    /// Messages, counted from `task.first`, that went aside: the last that was made of each is a `bpas`, those before
-    /// it are nobody's.
+    /// Messages, counted from `task.first`, that were set aside: the last output of each is a `bpas`, those before it
+    /// are void.
     pub aside: Array<'a, u32>,
     /// Messages that were not there.
     pub gaps: List<'a, Gap<'a>>,
@@ -28,7 +28,8 @@ pub struct Answer<'a> {
     pub busy: u64,
     /// The user's own statistics, a JSON object; empty where there are none.
     pub state: &'a str,
-    /// What the code keeps from the messages below `task.next` to those behind them, in its own words; empty: nothing.
+    /// State that the code keeps from the messages below `task.next` to those behind them, in its own format; empty:
+    /// none.
     pub kept: Array<'a, u64>,
     /// Messages below `task.next` that wait for others; with `kept` only.
     pub waits: u64,

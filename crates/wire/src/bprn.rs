@@ -49,17 +49,17 @@ pub struct Run<'a> {
     pub settle: i64,
     /// When this state began, ns since 1970 UTC.
     pub time: i64,
-    /// What is said of this run, JSON.
+    /// Metadata of this run, JSON.
     pub metadata: &'a str,
     /// The ranges in which its messages are; complete when sealed.
     pub streams: List<'a, RunStream<'a>>,
-    /// Who or what ended it.
+    /// The person or the condition that ended it.
     pub reason: &'a str,
     /// It ends with the messages of the time `stop - 1` ns, which was asked for as its last; no other field depends on it.
     pub inclusive: bool,
     /// How far the wall clock was set in the run or before, ns: negative = back, 0 = not.
     pub clock_step: i64,
-    /// What is said of the instrument, JSON: the runs of an instrument share it.
+    /// Metadata of the instrument, JSON: the runs of an instrument share it.
     pub instrument: &'a str,
     /// Distance to the earlier message that has `instrument`; 0: this message has it, or the instrument has none.
     pub instrument_back: u32,

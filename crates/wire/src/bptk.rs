@@ -10,7 +10,7 @@ pub const ID: [u8; 4] = *b"bptk";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Task<'a> {
     /// Empty: work. `time`: the input is complete up to the time in `arguments` (ns since 1970 UTC), and `first` and
-    /// `next` are its end. `configure`: go on with the parameters in `arguments`. `stop`: end.
+    /// `next` are its end. `configure`: continue with the parameters in `arguments`. `stop`: end.
     pub command: &'a str,
     /// Sequence of the task in its stream.
     pub number: u64,

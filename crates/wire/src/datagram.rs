@@ -16,7 +16,7 @@ pub enum Flag {
     Epoch = 1,
 }
 
-/// What a datagram is.
+/// The type of a datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Type {
     /// A message.
@@ -57,7 +57,7 @@ impl Type {
 /// The header of a datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// What the datagram is.
+    /// The type of the datagram.
     pub kind: Type,
     /// Chosen by the sender.
     pub subtype: u16,

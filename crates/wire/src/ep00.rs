@@ -7,17 +7,17 @@ table! {
     pub struct Ep00<'a> {
         /// When, ns since 1970 UTC.
         0 timestamp: u64;
-        /// What happened.
+        /// The event.
         1 kind as "type": EventType;
         /// The process variable; empty if the sender left it out.
         2 source_name: &'a str;
-        /// Who sends this; empty if the sender left it out.
+        /// Name of the sender; empty if the sender left it out.
         3 service_id: &'a str;
     }
 }
 
 words! {
-    /// What happened to a connection.
+    /// An event of a connection.
     pub enum EventType: u16 {
         Unknown = "UNKNOWN",
         NeverConnected = "NEVER_CONNECTED",

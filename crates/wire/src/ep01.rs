@@ -11,7 +11,7 @@ table! {
         1 status: ConnectionInfo;
         /// The process variable.
         2 source_name: &'a str [required];
-        /// Who sends this.
+        /// Name of the sender.
         3 service_id: Option<&'a str>;
     }
 }

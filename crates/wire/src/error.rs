@@ -73,7 +73,7 @@ pub enum Error {
     },
     /// Fields that are well formed but contradict each other.
     Inconsistent {
-        /// What does not fit.
+        /// The contradiction.
         what: &'static str,
     },
 }

@@ -19,12 +19,12 @@ table! {
         3 time_of_flight: Array<'a, u32>;
         /// Pixel of each event.
         4 detector_id: Array<'a, u32>;
-        /// What the facility adds.
+        /// Data that the facility adds.
         6 facility_specific_data: Option<Facility<'a>>;
     }
 }
 
-/// What a facility adds to the events.
+/// Data that a facility adds to the events.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Facility<'a> {
     /// ISIS: state of the run.
@@ -51,7 +51,7 @@ words! {
 }
 
 table! {
-    /// What was measured of each pulse of charge, one entry for each event.
+    /// Measurements of each pulse of charge, one entry for each event.
     pub struct AdcPulseDebug<'a> {
         /// Height, in units of the digitiser.
         0 amplitude: Array<'a, u32>;

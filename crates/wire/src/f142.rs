@@ -18,7 +18,7 @@ table! {
         2 value: Value<'a> [required];
         /// When it had the value, ns since 1970 UTC.
         3 timestamp: u64;
-        /// What the alarm is about.
+        /// The cause of the alarm.
         4 status: AlarmStatus = AlarmStatus::NoChange;
         /// How bad it is.
         5 severity: AlarmSeverity = AlarmSeverity::NoChange;
@@ -37,7 +37,7 @@ pub enum Value<'a> {
 }
 
 words! {
-    /// What an alarm is about, as EPICS counts.
+    /// The cause of an alarm, with the numbers of EPICS.
     pub enum AlarmStatus: u16 {
         NoAlarm = "NO_ALARM",
         Read = "READ",

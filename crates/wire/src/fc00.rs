@@ -7,7 +7,7 @@ message!(b"fc00", ConfigUpdate);
 table! {
     /// A change of what is forwarded.
     pub struct ConfigUpdate<'a> {
-        /// What to do with the streams.
+        /// The change to the streams.
         0 config_change: UpdateType;
         /// The streams.
         1 streams: List<'a, Stream<'a>>;
@@ -31,7 +31,7 @@ table! {
 }
 
 words! {
-    /// What to do with streams.
+    /// A change to streams.
     pub enum UpdateType: u16 { Add = "ADD", Remove = "REMOVE", RemoveAll = "REMOVEALL", Replace = "REPLACE" }
 }
 

@@ -46,8 +46,8 @@ pub fn fuzz(bytes: &[u8]) {
     if let Ok(made) = crate::message_of(crate::schema_id(bytes).unwrap_or_default(), values) {
         let _ = made.write(&mut Vec::new());
     }
-    // What was read can be written, and writing what was read from that gives the same bytes. Not compared as
-    // values: a NaN differs from itself.
+    // A message that was read can be written, and reading and writing the result gives the same bytes. Values are not
+    // compared: a NaN differs from itself.
     let (mut once, mut twice) = (Vec::new(), Vec::new());
     message.write(&mut once).expect("a message that was read can be written");
     let again = crate::read(&once).expect("what was written can be read");

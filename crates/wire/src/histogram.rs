@@ -16,7 +16,7 @@ macro_rules! histogram {
         table! {
             /// A histogram of events.
             pub struct Histogram<'a> {
-                /// Who made it; empty if the sender left it out.
+                /// Its maker; empty if the sender left it out.
                 0 source: &'a str;
                 /// Time of the data, ns since 1970 UTC.
                 1 timestamp: $time;
@@ -44,7 +44,7 @@ macro_rules! histogram {
                 0 length: $length;
                 /// Unit of the edges.
                 1 unit: &'a str;
-                /// What the edges are of.
+                /// The quantity of the edges.
                 2 label: &'a str;
                 /// Edges of the bins, one more than there are bins.
                 4 bin_boundaries: Option<Numbers<'a>> {TYPES};

@@ -33,5 +33,5 @@ pub const HEADER_CHECKED_BYTES: usize = 44;
 /// Bytes of a block of bit planes where nothing says another size, as the library bitshuffle has it.
 pub const BLOCK_BYTES: usize = 8 << 10;
 
-/// What such a block has at least, elements; the library's own bound.
+/// Smallest size of such a block, elements; the library's own bound.
 pub const BLOCK_ELEMENTS_MIN: usize = 128;

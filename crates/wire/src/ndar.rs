@@ -21,7 +21,7 @@ table! {
         4 data_type as "dataType": DataType;
         /// The pixels, as bytes.
         5 data as "pData": Array<'a, u8>;
-        /// What else is known of it.
+        /// Further properties, by name.
         6 attributes as "pAttributeList": List<'a, Attribute<'a>>;
     }
 }
@@ -31,7 +31,7 @@ table! {
     pub struct Attribute<'a> {
         /// Its name.
         0 name as "pName": &'a str;
-        /// What it is.
+        /// Its meaning.
         1 description as "pDescription": &'a str;
         /// Where the value comes from.
         2 source as "pSource": &'a str;

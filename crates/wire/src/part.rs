@@ -14,11 +14,11 @@ use crate::{Array, DType, Error, Field, Fields, List, Number, Numbers};
 pub struct Column {
     /// Its name.
     pub name: &'static str,
-    /// What it holds.
+    /// The kind of its contents.
     pub kind: Kind,
 }
 
-/// What a field holds. Whoever makes messages from values that carry names but no types goes by this.
+/// The contents of a field. Code that makes messages from values with names but no types depends on it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Kind {
     /// Yes or no.
@@ -47,7 +47,7 @@ pub enum Kind {
 
 /// The type of a field.
 pub(crate) trait Part<'a>: Sized {
-    /// What it holds.
+    /// The kind of its contents.
     const KIND: Kind;
 
     /// Reads field `id`; `None` if it is absent.
@@ -183,7 +183,7 @@ impl<'a, T: Number> Part<'a> for Array<'a, T> {
     }
 }
 
-/// What may be absent, and is not written then.
+/// A field that may be absent, and is not written then.
 impl<'a, P: Part<'a>> Part<'a> for Option<P> {
     const KIND: Kind = P::KIND;
 
@@ -321,7 +321,7 @@ pub(crate) fn union_put<O: Out>(
 }
 
 /// A table: `ID name: type`, then `{TYPES}` of a union of numeric vectors, then `[required]` or `= default` (0, no and
-/// empty where nothing is said). `as "Name"` where the name of the schema is none of Rust's.
+/// empty where none is given). `as "Name"` where Rust cannot use the name of the schema.
 macro_rules! table {
     (
         $(#[$about:meta])*

@@ -1,4 +1,4 @@
-//! `pl72`: start of a run, as the ESS file writer is told. Absent strings read as empty.
+//! `pl72`: start of a run, for the ESS file writer. Absent strings read as empty.
 //!
 //! Every string is written, as the Python library does.
 

@@ -5,7 +5,7 @@ message!(b"pu00", Pu00);
 table! {
     /// One pulse.
     pub struct Pu00<'a> {
-        /// Who sends this.
+        /// Name of the sender.
         0 source_name: &'a str [required];
         /// Number given by the sender, consecutive per source.
         1 message_id: i64;

@@ -9,7 +9,7 @@ message!(b"rf5k", ConfigUpdate);
 table! {
     /// A change of what is forwarded.
     pub struct ConfigUpdate<'a> {
-        /// What to do with the streams.
+        /// The change to the streams.
         0 config_change: UpdateType;
         /// The streams.
         1 streams: List<'a, Stream<'a>>;
@@ -31,6 +31,6 @@ table! {
 }
 
 words! {
-    /// What to do with streams.
+    /// A change to streams.
     pub enum UpdateType: u16 { Add = "ADD", Remove = "REMOVE", RemoveAll = "REMOVEALL" }
 }

@@ -1,4 +1,4 @@
-//! `6s4t`: stop of a run, as the ESS file writer is told. Absent strings read as empty.
+//! `6s4t`: stop of a run, for the ESS file writer. Absent strings read as empty.
 //!
 //! Every string is written: the Python library fails on an absent `command_id`, and so does the file writer.
 

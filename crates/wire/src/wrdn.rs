@@ -13,9 +13,9 @@ table! {
         2 error_encountered: bool;
         /// The file.
         3 file_name: &'a str [required];
-        /// What the start of the run said, JSON.
+        /// Metadata from the start of the run, JSON.
         4 metadata: Option<&'a str>;
-        /// What went wrong.
+        /// The error.
         5 message: Option<&'a str>;
     }
 }

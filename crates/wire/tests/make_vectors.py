@@ -780,7 +780,7 @@ def forwarders():
 
 
 def isis():
-    """What only ISIS has, and what no package writes."""
+    """Schemas that only ISIS has, and that no package writes."""
     raw = {"source_name": "detector", "message_id": -5, "raw_data": array([0, 1, 255], "uint8")}
     save("ar51", own("ar51", raw), raw)
     nothing = {"source_name": "", "message_id": 0, "raw_data": array([], "uint8")}

@@ -1,9 +1,9 @@
-//! What a worker keeps of messages that it has done, found in its input again.
+//! The state that a worker keeps of messages it has done, read from its input again.
 //!
 //! The worker is a named reader there, which holds the first message that is needed, as of the last commit. A slot that
-//! starts, or is given messages anew, reads from there and makes nothing of it until it comes to its first message.
+//! starts, or receives messages again, reads from there, and makes no output before its first message.
 //!
-//! Failure behaviour: what cannot be read is passed over, as it was the first time.
+//! Failure behaviour: a message that cannot be read is skipped, as it was the first time.
 
 use flow::Fault;
 use flow::{Data, each_batch, stream_fault};
@@ -29,7 +29,7 @@ impl Again {
         Self { data: data.clone(), stage, input, hold: None, needed: VecDeque::new() }
     }
 
-    /// Begins anew before a message. The first message that was held, or this one.
+    /// Restarts before a message. Returns the first message that was held, or this one.
     pub(super) fn begin(&mut self, before: u64) -> Result<u64, Fault> {
         let name = format!("keeps {}", self.stage);
         let options = ReadOptions { name, kind: Kind::Counted, early: true, ..Default::default() };
@@ -41,8 +41,8 @@ impl Again {
         Ok(from)
     }
 
-    /// From message `next` on those from `first` on are needed. Lets go of messages that nobody will ask for: those before
-    /// what was needed at the last commit.
+    /// From message `next` on, those from `first` on are needed. Releases the messages before those needed at the last
+    /// commit: nothing reads them again.
     pub(super) fn need(&mut self, next: u64, first: u64) {
         let Some(hold) = &self.hold else { return };
         if self.needed.back().is_none_or(|newest| newest.0 < next) {

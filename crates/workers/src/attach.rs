@@ -62,7 +62,7 @@ pub static ATTACH: WorkerKind = WorkerKind {
     notes: include_str!("../pages/attach.md"),
 };
 
-/// What is to be attached.
+/// The values to attach.
 #[derive(Clone, Debug)]
 struct Plan {
     values: Vec<Named>,
@@ -133,7 +133,7 @@ impl Attaching {
         })
     }
 
-    /// Lets go of values that nobody will ask for: those before what was needed at the last commit.
+    /// Releases the values before those needed at the last commit: nothing asks for them again.
     fn release(&mut self) {
         let runner = self.input.pins().readers().into_iter().find(|r| r.name == self.stage);
         let committed = runner.map_or(0, |r| r.committed);

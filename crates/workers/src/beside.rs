@@ -32,8 +32,8 @@ pub(super) fn wait_of(section: &mut Section<'_>, key: &'static Key) -> i64 {
     wait
 }
 
-/// What of it is left of a message that arrived then, ns. It is counted down by what was waited, not by the clock: that may
-/// be set back.
+/// The part of `wait` that is left for a message that arrived at `arrival`, ns. The time waited counts it down, not the
+/// clock, which may be set back.
 pub(super) fn left(data: &Data, wait: i64, arrival: i64) -> i64 {
     arrival.saturating_add(wait).saturating_sub(data.media.now()).clamp(0, wait)
 }
@@ -41,7 +41,7 @@ pub(super) fn left(data: &Data, wait: i64, arrival: i64) -> i64 {
 /// A value that is asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Named {
-    /// What it is called.
+    /// Its name.
     pub(super) name: String,
     /// Where it is found.
     pub(super) stream: String,
@@ -171,7 +171,7 @@ struct Known {
     value: Sample,
 }
 
-/// What is known of one name.
+/// The known values of one name.
 struct Track {
     named: Named,
     /// By time.
@@ -198,8 +198,8 @@ pub(super) struct Beside {
 }
 
 impl Beside {
-    /// Opens the streams. `keeps`: the name of the counted reader that holds what is needed; none: whoever writes them may
-    /// let go.
+    /// Opens the streams. `keeps`: the name of the counted reader that holds what is needed; none: their writers may
+    /// free it.
     pub(super) fn open(data: &Data, keeps: Option<&str>, values: &[Named]) -> Result<Self, Fault> {
         let (mut streams, mut places): (Vec<Stream>, Vec<_>) = (Vec::new(), Vec::new());
         for named in values {
@@ -249,7 +249,7 @@ impl Beside {
 
     /// The first message of each stream that is needed for times from here on.
     pub(super) fn needed(&self, time: i64) -> Vec<u64> {
-        // What is later may have been said earlier.
+        // A value of a later time may have an earlier sequence.
         let of_track = |track: &Track| {
             let before = track.known.partition_point(|k| k.time <= time).saturating_sub(1);
             track.known.range(before..).map(|k| k.sequence).min()
@@ -258,7 +258,7 @@ impl Beside {
         self.streams.iter().map(of_stream).collect()
     }
 
-    /// Lets go of what is before.
+    /// Releases the messages before those that are needed.
     pub(super) fn release(&self, needed: &[u64]) {
         for (stream, sequence) in self.streams.iter().zip(needed) {
             if *sequence > stream.reader.committed() {
@@ -269,7 +269,7 @@ impl Beside {
 }
 
 impl Stream {
-    /// What counts at the first time may have been said long ago.
+    /// Seeks back, because the value that counts at the first time may be old.
     fn place(&mut self, time: i64) -> store::Result<()> {
         let earliest = self.tracks.iter().map(|t| time.saturating_sub(t.named.offset.max(0))).min().unwrap_or(time);
         let (_, next) = self.reader.time_range(i64::MIN, earliest.saturating_add(1))?;
@@ -363,7 +363,7 @@ impl Track {
         }
     }
 
-    /// What counts at a time, of what is known.
+    /// The known value that counts at a time.
     fn value(&self, time: i64) -> Option<Sample> {
         let next = self.known.partition_point(|known| known.time <= time);
         let is_near = |known: &&Known| known.time.abs_diff(time) <= self.named.tolerance.unsigned_abs();

@@ -27,7 +27,7 @@ impl WorkerPlan for Plan {
     }
 }
 
-/// What it did.
+/// The worker, with its counts.
 #[derive(Default)]
 struct Copying {
     messages: u64,

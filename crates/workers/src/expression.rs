@@ -10,14 +10,14 @@
 //! `!=` alone.
 //!
 //! Constraints: of bounded length and depth; what can be known without a message is checked when it is read, with the
-//! place. Failure: a name that a message has no value for is said when it is evaluated.
+//! place. Failure: evaluation reports a name that a message has no value for.
 
 /// Bytes of an expression: a line that somebody writes.
 const BYTES_MAX: usize = 4096;
 /// Nesting: each level is a call, and the stack ends.
 const DEPTH_MAX: usize = 64;
 
-/// What a part of an expression is.
+/// The type of a part of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Number,
@@ -120,7 +120,7 @@ enum Node {
     Call(Function, Vec<Self>),
 }
 
-/// What an expression asks a message for.
+/// A value that an expression needs of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked<'a> {
     Name(&'a str),
@@ -558,7 +558,7 @@ mod tests {
             ("1.5e2 > events and 1e-3 < 1", true),
             ("source != \"bank1\"", true),
             ("attribute('gain') * 2 == 4 and attribute('mode') == 'fast'", true),
-            // What is not asked for need not be there.
+            // A value that is not needed may be missing.
             ("events > 1 or phase > 0", true),
             ("events < 1 and phase > 0", false),
         ] {

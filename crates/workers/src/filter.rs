@@ -9,8 +9,7 @@
 //! whose time is not after that of the message. A message is held until that stream has said something later, or for
 //! `wait` after its arrival: so long a value may be on its way.
 //!
-//! Constraints: those of `beside.rs`. A message of which the expression asks for what
-//! is not there goes aside, as `unknown`.
+//! Constraints: those of `beside.rs`. A message without a value that the expression needs is set aside as `unknown`.
 
 use super::beside::{self, Beside, How, Named, Sample};
 use super::expression::{Asked, Expression, Kind, Value};
@@ -22,7 +21,7 @@ use std::sync::Arc;
 use store::{Batch, Message};
 use wire::{Numbers, Scalar};
 
-/// What a message says of itself.
+/// A message's own properties.
 const NAMES: [(&str, Kind); 13] = [
     ("time", Kind::Number),
     ("arrival", Kind::Number),
@@ -58,7 +57,7 @@ pub static FILTER: WorkerKind = WorkerKind {
     notes: include_str!("../pages/filter.md"),
 };
 
-/// What a filter is to do.
+/// The parameters of a filter.
 #[derive(Clone, Debug)]
 struct Plan {
     keep: Expression,
@@ -171,7 +170,7 @@ fn value(beside: &mut Beside, named: &Named, which: usize, time: i64, left: &mut
     }
 }
 
-/// What a message says of itself.
+/// A message's own properties.
 fn own(message: &Message<'_>, origin: &str, name: &str) -> Result<Value, String> {
     let (entry, payload) = (message.entry, message.payload);
     let schema = entry.schema.as_text();

@@ -13,13 +13,14 @@
 //! `of = "pulse"`: one array a pulse, with its time. `of = "start"`: one array a block of messages, with all events since
 //! the stream began; `turn` makes the blocks larger.
 //!
-//! **What a histogram since start keeps** is the last array itself: it stands in the slot's stream, before the answer that
-//! says which messages are in it. A slot that starts, or is given messages anew, looks for the answer that goes
-//! farthest before its first one, and goes on from the array of that answer. So each event is counted once, whoever is killed when.
-//! Arrays that are needed for that are held: this slot is a named reader of its own stream. One slot and one input, since
-//! with two nobody had all.
+//! **The state of a histogram since start** is the last array itself: it is in the slot's stream, before the answer
+//! that names the messages in it. A slot that starts, or receives messages again, looks for the answer that goes
+//! farthest before its first one, and resumes from the array of that answer. So each event is counted once, whichever
+//! process is killed at any time. The slot holds the arrays that are needed for that: it is a named reader of its own
+//! stream. One slot and one input, since with two none would have all.
 //!
-//! Messages that cannot be counted go aside: `schema`, `unreadable`, `pixels` (it has none, and the bins ask for them).
+//! Messages that cannot be counted are set aside: `schema`, `unreadable`, `pixels` (it has none, and the bins ask for
+//! them).
 
 use super::span::Span;
 use super::{said, unreadable};
@@ -67,7 +68,7 @@ pub static HISTOGRAM: WorkerKind = WorkerKind {
     notes: include_str!("../pages/histogram.md"),
 };
 
-/// What a histogram is to count.
+/// The parameters of a histogram.
 #[derive(Clone, Debug, PartialEq)]
 struct Plan {
     since_start: bool,
@@ -346,7 +347,7 @@ impl Histogram {
         let found = self.found(input, before).map_err(|e| stream_fault(&self.stream, e))?;
         let at = match found {
             Some((at, bytes)) => {
-                // Of other bins nothing can be taken over: they begin anew.
+                // Counts of other bins cannot be taken over: these begin at 0.
                 if let Some(counts) = self.counts_of(&bytes) {
                     self.counts = counts;
                 }
@@ -412,7 +413,7 @@ impl Histogram {
         Ok(newest.map(|(_, at, bytes)| (at, bytes)))
     }
 
-    /// Lets go of arrays that nobody will ask for: those before the newest of which all is committed.
+    /// Releases the arrays before the newest that is committed in full: nothing reads them again.
     fn release(&mut self) {
         let Some(hold) = &self.hold else { return };
         if self.beside.is_none() {
@@ -465,7 +466,7 @@ impl Histogram {
                         out.done(&last);
                         out.begin(&message);
                     }
-                    // What is pushed before a message goes aside is shown to nobody, but it stands in the stream.
+                    // An array pushed before a message is set aside is in the stream, but not shown to readers.
                     self.tell(&message, out)?;
                     if let Err(stop) = out.aside(&message, reason, &text) {
                         self.next = None;

@@ -3,8 +3,9 @@
 //! Each is a [`flow::edge::WorkerKind`]: its parameters, and what it makes of messages. They run in slots as Python code
 //! does, each slot a process of the program itself.
 //!
-//! Failure behaviour: a message that a worker cannot handle is set aside with a reason of one word and a text. What a worker
-//! keeps between messages is in streams: the next slot finds it there after a kill (`histogram.rs`, `again.rs`).
+//! Failure behaviour: a message that a worker cannot handle is set aside with a reason of one word and a text. The
+//! state of a worker between messages is in streams: the next slot finds it there after a kill (`histogram.rs`,
+//! `again.rs`).
 
 mod again;
 mod attach;

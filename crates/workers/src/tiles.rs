@@ -8,14 +8,14 @@
 //! ```
 //! The last two dimensions of a frame are cut: row i of n begins at i * height / n, so that any frame fits with at least so
 //! many pixels. A tile has id, time and attributes of its frame, and where it belongs: `tile_row`, `tile_column`,
-//! `tile_rows`, `tile_columns`. What is made of it may have another type and size, as long as all tiles of a row have one
+//! `tile_rows`, `tile_columns`. A processed tile may have another type and size, as long as all tiles of a row have one
 //! height, and all of a column one width.
 //!
 //! `stitch` keeps tiles, in any order of arrival, of at most `frames` frames. The oldest is given up for another, and
-//! counted as `incomplete`; a tile that comes behind its frame goes aside as `late`, a second one of a place as
+//! counted as `incomplete`; a tile that comes behind its frame is set aside as `late`, a second one of a place as
 //! `duplicate`, one that does not fit as `misfit`.
 //!
-//! **What `stitch` keeps**, the tiles of frames that are not whole, is found in its input again (`again.rs`). So it has one
+//! **The state of `stitch`**, the tiles of incomplete frames, is read from its input again (`again.rs`). So it has one
 //! slot and one input.
 
 use super::again::{self, Again};
@@ -201,7 +201,7 @@ impl Worker for Split {
     }
 }
 
-/// Which frame: its origin, id and time. An id alone comes again when a camera starts anew.
+/// Which frame: its origin, id and time. An id alone repeats when a camera restarts.
 type Id = (u32, i32, i64);
 
 /// A tile that waits for the others.
@@ -210,7 +210,7 @@ struct Tile {
     pixels: Vec<u8>,
 }
 
-/// A frame that is not whole.
+/// An incomplete frame.
 struct Partial {
     key: Id,
     /// Sequence of its first tile.
@@ -238,10 +238,10 @@ struct Stitching {
     said: BTreeMap<&'static str, u64>,
 }
 
-/// What became of a tile.
+/// The result of keeping a tile.
 enum Put {
     Kept,
-    /// Its frame is whole.
+    /// Its frame is complete.
     Whole(Partial),
 }
 
@@ -326,12 +326,12 @@ impl Stitching {
         }
     }
 
-    /// Finds the tiles again of frames that were not whole before a message.
+    /// Reads again the tiles of frames that were incomplete before a message.
     fn find(&mut self, before: u64) -> Result<(), Fault> {
         let from = self.again.begin(before)?;
         (self.partials, self.done, self.kept_bytes) = (VecDeque::new(), VecDeque::new(), 0);
         let counted = self.said.clone();
-        // What was made of them is made; what does not fit is aside.
+        // Complete frames were output already, and misfits are set aside: both are ignored.
         again::read(&self.data.clone(), &self.input.clone(), from..before, Check::All, &mut |_, message| {
             drop(self.put(message));
             Ok(())
@@ -357,7 +357,7 @@ impl Stitching {
         self.again.need(from, oldest.unwrap_or(from));
     }
 
-    /// Appends a frame that is whole.
+    /// Appends a complete frame.
     fn give(&mut self, message: &Message<'_>, whole: &Partial, out: &mut Outputs<'_>) -> Result<(), Stop> {
         let tile = frame_of(message).map_err(|(_, text)| Fault::new("cannot read a tile again", text))?;
         let shape = whole.join(&mut self.pixels);

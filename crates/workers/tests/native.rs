@@ -1,5 +1,5 @@
-//! Ready-made workers on the pretend machine: what they make of which message, what goes aside, and that a histogram since
-//! start and frames put together of tiles are exact whoever is killed when.
+//! Ready-made workers on the pretend machine: their output, the messages set aside, and that a histogram since start
+//! and frames stitched from tiles are exact, whichever process is killed at any time.
 
 #[path = "native/groups.rs"]
 mod groups;
@@ -45,7 +45,7 @@ struct Lab {
     kind: &'static WorkerKind,
     parameters: Value,
     live: u64,
-    /// What the source of the input says.
+    /// The state of the input's source.
     heard: UpstreamState,
     writer_process: Arc<PretendMedia>,
     writer: Option<Writer>,
@@ -166,7 +166,7 @@ impl Lab {
         assert_ne!(stepped.unwrap(), Stepped::Ended);
     }
 
-    /// What the code of the slot is.
+    /// The code of the slot.
     fn native(&mut self) -> Option<&mut Native> {
         self.slots.worker(0)
     }
@@ -189,7 +189,7 @@ impl Lab {
 
     fn cut(&mut self) {
         self.cuts += 1;
-        // Messages of before come again.
+        // The source sends earlier messages again.
         self.heard = UpstreamState::NOTHING;
         // SAFETY: all maps of all processes are in these.
         unsafe { self.machine.power_cut((self.runner.take(), self.writer.take(), self.slots.take())) };
@@ -236,7 +236,7 @@ impl Lab {
         (!self.heard.ended || work.view().ended) && self.native().is_some()
     }
 
-    /// What happened, and how much of what there was.
+    /// The counts of kills and power cuts, and `count` of `what`.
     fn counts(&self, what: &str, count: usize) -> Counts {
         [("slots", self.slots_dead), ("runners", self.runners_dead), ("cuts", self.cuts), (what, count as u64)].into()
     }
@@ -269,7 +269,7 @@ impl Lab {
         }
     }
 
-    /// What went aside: sequence and reason.
+    /// The messages set aside: sequence and reason.
     fn aside(&self) -> BTreeMap<u64, String> {
         let process = self.machine.start();
         let all = self.data(&process).book_messages(&aside_of(STAGE)).unwrap_or_default();
@@ -695,7 +695,7 @@ fn a_filter_keeps_what_its_expression_is_true_of_and_counts_the_rest() {
     lab.append(3, AD00, &frame(1, DType::UInt8, &[1, 1], &[0]));
     lab.append(4, *b"f144", &f144("a", 4, -1.0));
     let out = lab.finish();
-    // Of `or` the first is asked first, and what is not there is said.
+    // `or` evaluates its first operand first, and a message with a missing value is set aside.
     assert_eq!(out.iter().map(|m| (m.0, m.3.clone())).collect::<Vec<_>>(), [(1, many)]);
     assert_eq!(lab.aside().into_values().collect::<Vec<_>>(), ["unknown"; 3]);
     let mut lab = Lab::new(1, Level::Memory, &FILTER, json!({"keep": "schema == 'ev44' and events > 1"}));
@@ -833,7 +833,7 @@ fn values_are_attached_to_the_frames_of_their_time_in_whatever_order_they_came()
         let is_kept = parameters["unmatched"] == "keep";
         let mut lab = Lab::new(seed, dice.pick(&[Level::Memory, Level::Disk]), &ATTACH, parameters);
         let mut beside = values(&lab);
-        // Frame n at 1000 n; X is n up to 90 ns behind it, and is missing for every seventh; G is said once.
+        // Frame n at 1000 n; X is n up to 90 ns behind it, and is missing for every seventh; G has one value.
         let mut coming: Vec<i64> = (0..40).collect();
         let first = say(&mut beside, "G", -5, wire::Scalar::Int32(3));
         assert!(first && say(&mut beside, "X", -1000, wire::Scalar::Float64(-1.0)));
@@ -932,12 +932,12 @@ fn of_values(seed: u64) -> Counts {
         for _ in 0..dice.range(0, 150) {
             let id = sent as i32;
             let bytes = || frame(id, DType::UInt16, &[2, 2], &pixels(DType::UInt16, &[2, 2], id));
-            // What has no value yet would be waited for, by the clock of the real machine.
+            // A frame without a value yet would wait, by the clock of the real machine.
             if sent < frames && sent * each < said && lab.append(sent * 1000, AD00, &bytes()) {
                 sent += 1;
             }
         }
-        // Before the first values have their reader none is let go of.
+        // Before the first values have their reader, the stream must free none of them.
         for _ in 0..dice.range(0, if lab.native().is_some() { 2000 } else { 50 }) {
             let (n, k) = (said / each, said % each);
             if n <= frames && say(&mut beside, "X", n * 1000 + 10 * k, wire::Scalar::Int64(n)) {

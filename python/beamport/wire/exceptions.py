@@ -1,4 +1,4 @@
-"""What the (de)serialisers raise, under the names of `streaming_data_types`."""
+"""Exceptions of the (de)serialisers, under the names of `streaming_data_types`."""
 
 import struct
 

@@ -9,8 +9,8 @@ use std::path::Path;
 
 const MAP: &str = "ARCHITECTURE.md";
 
-/// What a crate may depend on. Arrows point one way; an edge knows no other edge; what a crate may not have is what it
-/// exists to forbid. A new crate gets its line here, and the reason in ARCHITECTURE.md.
+/// The crates that a crate may depend on. Arrows point one way; an edge knows no other edge; a crate exists to forbid
+/// the dependencies that it lacks. A new crate gets its line here, and the reason in ARCHITECTURE.md.
 const ARROWS: [(&str, &[&str]); 17] = [
     ("settings", &[]),
     ("wire", &[]),

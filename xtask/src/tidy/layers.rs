@@ -255,7 +255,7 @@ fn module_of(inner: &Path) -> Vec<String> {
     parts
 }
 
-/// What `lib.rs` declares.
+/// The declarations of `lib.rs`.
 #[derive(Debug, Default)]
 struct Top {
     modules: BTreeSet<String>,

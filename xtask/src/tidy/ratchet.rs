@@ -33,7 +33,7 @@ const NOT_SHIPPED: [&str; 2] = ["bench", "testkit"];
 const NUMBERS: [&str; 15] =
     ["u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize", "f32", "f64", "Duration"];
 
-/// What is counted.
+/// A kind of exception that is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Columns,
@@ -61,7 +61,7 @@ impl Kind {
         matches!(self, Self::File | Self::Function)
     }
 
-    /// What one too many is, and what to do about it.
+    /// Describes an exception too many, and its remedy.
     fn cure(self) -> String {
         match self {
             Self::Columns => format!("lines above {COLUMNS_MAX} columns: break them"),
@@ -76,7 +76,7 @@ impl Kind {
 /// How many there are of a kind under a name: a crate, a file, or a file and a function in it.
 type Counts = BTreeMap<(Kind, String), usize>;
 
-/// What there is, and where.
+/// The exceptions, and their places.
 #[derive(Debug, Default)]
 struct Found {
     counts: Counts,

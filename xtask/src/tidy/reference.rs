@@ -55,7 +55,7 @@ fn tables(beamport: &Path, page: &str) -> Done<String> {
     String::from_utf8(answer.stdout).map_err(|e| format!("`beamport reference {page}`: {e}"))
 }
 
-/// What stands above the tables.
+/// The text above the tables.
 fn introduction(text: &str) -> &str {
     let mut at = 0;
     for line in text.split_inclusive('\n') {

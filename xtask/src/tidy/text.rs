@@ -16,7 +16,7 @@ const EMPTY_NAMES: [&str; 8] = ["util", "utils", "common", "manager", "helper", 
 const KEYWORDS: [&str; 5] = ["mod ", "struct ", "enum ", "trait ", "class "];
 const EMPTY_ENDS: [&str; 4] = ["Manager", "Helper", "Utils", "Base"];
 
-/// What does not belong into the repository, in halves so that this file is not its own first complaint.
+/// Texts that do not belong in the repository, in halves so that this file is not its own first complaint.
 const BANNED: [(&str, &str, &str); 8] = [
     ("TO", "DO", "unfinished: finish it, or write it into an issue"),
     ("FIX", "ME", "unfinished: finish it, or write it into an issue"),

@@ -92,7 +92,7 @@ fn arg(option: &ess::Opt) -> clap::Arg {
     }
 }
 
-/// What was typed, by option; of one without a value `true`.
+/// The typed values by option; `true` for an option without a value.
 fn given(matches: &ArgMatches, options: &[ess::Opt]) -> Given {
     let typed = options
         .iter()

@@ -3,7 +3,7 @@
 use store::Entry;
 use wire::{DType, Number as _, Numbers, Scalar, da00, f144};
 
-/// What came of two messages.
+/// The result for two messages.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Verdict {
     /// They say the same.
@@ -119,7 +119,7 @@ struct Most {
     by: f64,
     /// Values differ.
     differs: bool,
-    /// A value that differs and of which nobody can say by how much.
+    /// Values differ, and by no finite number: NaN in one of them, for example.
     is_no_number: bool,
     /// Types, lengths or text differ.
     what: Option<&'static str>,

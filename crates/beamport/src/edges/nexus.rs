@@ -194,7 +194,7 @@ fn writers(section: &mut Section<'_>) -> u64 {
     writers.value
 }
 
-/// What writes the files; code that a file names is that of who wrote the instrument file, never that of a template.
+/// The program and the modules that write the files. The instrument file alone names code, never a template.
 fn writer(section: &mut Section<'_>) -> Writer {
     let program = section.path(&PROGRAM).map(|program| program.value);
     if let Some(program) = program.as_ref().filter(|program| !program.is_file()) {

@@ -40,7 +40,7 @@ impl SinkKind {
         }
     }
 
-    /// What becomes of the messages, in one sentence, for the reference page.
+    /// Its effect on the messages, in one sentence, for the reference page.
     #[must_use]
     pub fn about(&self) -> &'static str {
         match self {
@@ -64,7 +64,7 @@ impl SinkKind {
 pub struct FileKind {
     /// Its word.
     pub name: &'static str,
-    /// What it makes of the messages, in one sentence, for the reference page.
+    /// The files that it makes of the messages, in one sentence, for the reference page.
     pub about: &'static str,
     /// Its keys, in the order of the reference page. `read` asks all of them, whatever their values are.
     pub keys: &'static [&'static Key],
@@ -72,7 +72,7 @@ pub struct FileKind {
     pub read: fn(&str, &mut Section<'_>, &Around<'_>) -> FilePlan,
 }
 
-/// What a kind of sink may ask beside its section.
+/// The context that a kind of sink may use beside its section.
 pub struct Around<'a> {
     /// The data folder, where it is known.
     pub data: &'a Path,
@@ -83,7 +83,7 @@ pub struct Around<'a> {
 /// Checks a template, given its path and its writer.
 pub type TemplateCheck<'a> = dyn Fn(&Path, &Writer) -> TemplateAnswer + 'a;
 
-/// What a template has wrong, and what it reads.
+/// The result of checking a template.
 #[derive(Clone, Debug, Default)]
 pub struct TemplateAnswer {
     /// Its mistakes and warnings.
@@ -97,9 +97,9 @@ pub struct TemplateAnswer {
 pub struct FilePlan {
     /// The streams that go into the files; none: all sources of the instrument.
     pub inputs: Setting<Vec<String>>,
-    /// What is made of a run.
+    /// The files that are made of a run.
     pub work: Work,
-    /// What writes the files.
+    /// The program that writes the files.
     pub writer: Writer,
     /// Name of each run's file, with its placeholders; with [`Work::Frames`] the run's folder comes before it.
     pub file: Setting<String>,
@@ -168,7 +168,7 @@ pub(super) fn check_pattern(pattern: &str, sink: &str) -> Result<(), Refused> {
     if pattern.contains("{run}") { Ok(()) } else { Err(one_for_all(pattern)) }
 }
 
-/// What is wrong with a pattern that names a plain file, the same for every run.
+/// The refusal of a pattern that names the same plain file for every run.
 pub(crate) fn one_for_all(pattern: &str) -> Refused {
     Refused::new(
         format!("`{}` is the same for every run", shortened(pattern)),

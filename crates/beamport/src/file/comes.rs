@@ -1,10 +1,10 @@
-//! What a module of a template reads, compared with what the sources of its streams send.
+//! Compares what a module of a template reads with what the sources of its streams send.
 
 use flow::checked::{ConfigText, StreamModule};
 use flow::edge::Sends;
 use settings::{nearest, shortened};
 
-/// What a module of a template wants and no source makes.
+/// An item that a module of a template reads and no source makes.
 pub(super) struct Missing {
     /// The key of its `config` that asks for it, a JSON pointer without the first `/`.
     pub(super) key: String,
@@ -13,14 +13,15 @@ pub(super) struct Missing {
     pub(super) hint: String,
 }
 
-/// What the sources of a module's streams cannot give it. `sources`: what they send, as far as that is known.
+/// Lists what a module reads and the sources of its streams do not send. `sources`: what they send, as far as that is
+/// known.
 pub(super) fn never_comes(reads: &StreamModule, sources: &[&Sends]) -> Vec<Missing> {
     // Schemas that mean the same as the one that a model makes.
     const ALIKE: [(&str, &str); 4] = [("ev42", "ev44"), ("f142", "f144"), ("senv", "se00"), ("hs00", "hs01")];
     let makers: Vec<&str> = sources.iter().map(|source| source.maker.as_str()).collect();
     let makers = makers.join(", ");
     let schema: Option<[u8; 4]> = reads.module.as_bytes().try_into().ok();
-    // A module of somebody else takes what it says itself.
+    // A module of the user decides itself what it reads.
     if sources.is_empty()
         || sources.len() != reads.streams.len()
         || !schema.is_some_and(|schema| wire::KNOWN.contains(&schema))

@@ -117,10 +117,10 @@ fn check_name(
     }
 }
 
-/// What the stages send, as far as that is known, by their streams.
+/// The known contents of the streams that stages fill, by stream.
 fn sends_of(stages: &[Stage]) -> HashMap<&str, Sends> {
     let of = |stage: &Stage| match stage {
-        // What a wrong section would send is not known: one mistake is not reported again for each module.
+        // The content of a wrong section is unknown: one mistake is not reported again for each module.
         Stage::Source(source) => source.plan.sends().filter(|_| !source.is_wrong),
         Stage::Worker(worker) => worker.sends(),
         Stage::Merge(_) | Stage::Live(_) => None,
@@ -312,7 +312,7 @@ fn check_inputs(
     check_streams(page, mistakes, has_holes, (&title, line, &sink.inputs), streams, known);
 }
 
-/// That the file of a sink has another name for every run. What is wrong with the name in itself was noted where it was
+/// Checks that the file of a sink has another name for every run. A name that is wrong in itself was noted where it was
 /// read.
 fn check_runs(page: &Page, mistakes: &mut Mistakes, sink: &SinkSection, has_one_run: bool) {
     if !has_one_run && sink.is_of_one_run() && check_file_name(&sink.file, &sink.name).is_ok() {
@@ -379,8 +379,8 @@ fn check_streams(
     }
 }
 
-/// That the sink takes every stream from which its template fills a group: what it does not take would never come. What is
-/// wrong with its inputs is not said a second time (`is_clear`: nothing is).
+/// Checks that the sink reads every stream from which its template fills a group: messages of any other would never
+/// come. Wrong inputs of the sink are not reported a second time (`is_clear`: none are wrong).
 fn check_template(
     page: &Page,
     mistakes: &mut Mistakes,

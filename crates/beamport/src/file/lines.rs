@@ -24,7 +24,7 @@ struct Walk<'a> {
     text: &'a [u8],
     at: usize,
     line: u32,
-    /// What is asked for, and all that holds it.
+    /// Pointers that are asked for, and those of all that holds them.
     wanted: HashSet<&'a str>,
     found: HashMap<String, u32>,
 }
@@ -78,7 +78,7 @@ impl Walk<'_> {
             } else {
                 self.skip()
             }
-            // Text that is no JSON, or no longer: there is nothing to be found.
+            // Text that is not JSON, or no longer is: there is nothing to find.
             if self.at == before {
                 break;
             }

@@ -16,7 +16,7 @@ pub struct LiveSection {
     pub inputs: Setting<Vec<String>>,
     /// Messages of disk streams are sent before they are safe there.
     pub early: Setting<bool>,
-    /// What its kind makes of the section.
+    /// The plan that its kind makes of the section.
     pub plan: Arc<dyn LivePlan>,
     pub(super) shown: Vec<Shown>,
 }

@@ -81,7 +81,7 @@ pub struct Instrument {
     pub page: Option<web::Plan>,
     /// Commands of edges at the control socket.
     pub commands: Vec<&'static CommandKind>,
-    /// What is not taken word for word, such as a key that is ignored.
+    /// Settings that have no effect as written, such as a key that is ignored.
     pub warnings: Vec<Mistake>,
     shown: Vec<Shown>,
     shown_page: Option<(u32, Vec<Shown>)>,
@@ -485,7 +485,7 @@ fn kind_of<K: Copy>(
     None
 }
 
-/// What a key of this name belongs to; none for a name that is no key.
+/// Returns the title of the section or table that has a key of this name; none for an unknown key.
 fn owner_of(registry: &Registry, name: &str) -> Option<String> {
     let has = |keys: &[&'static Key]| keys.iter().any(|key| key.name == name);
     let (first, rest) = keys::TABLES.split_at(2);

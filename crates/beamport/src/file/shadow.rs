@@ -75,7 +75,7 @@ pub(super) fn resolve(page: &Page, mistakes: &mut Mistakes, has_holes: bool, ins
     }
 }
 
-/// What the section does not say is as the other's.
+/// Copies a setting of the other worker where the section does not have its own.
 fn takes<T: Clone>(own: &mut Setting<T>, other: &Setting<T>, (key, value): (&Key, Json), shown: &mut [Shown]) {
     if own.origin != Origin::Default {
         return;

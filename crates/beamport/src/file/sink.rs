@@ -20,9 +20,9 @@ pub struct SinkSection {
     pub line: u32,
     /// The streams that go into the file.
     pub inputs: Setting<Vec<String>>,
-    /// What it makes of a run.
+    /// The files that it makes of a run.
     pub work: Work,
-    /// What writes its files.
+    /// The program that writes its files.
     pub writer: Writer,
     /// Name of each run's file, with its placeholders; of kind `files` the run's folder comes before it.
     pub file: Setting<String>,
@@ -34,7 +34,7 @@ pub struct SinkSection {
     pub hold: Duration,
     /// Write no file of a part.
     pub whole: bool,
-    /// What of the run's streams is whose, where several writers share them.
+    /// The streams of each writer, where several writers share those of the run.
     pub share: Option<Share>,
     /// Writers that are asked for.
     pub(super) writers: u64,
@@ -148,7 +148,8 @@ impl SinkSection {
         }
     }
 
-    /// What the other writers of a run have.
+    /// Returns the files to which the other writers of a run write, by topic, and the run's file unless this writer
+    /// makes it.
     fn elsewhere(&self, instrument: &str, run: &str) -> Elsewhere {
         let Some(share) = &self.share else { return Elsewhere::default() };
         let name = filled(&self.file, instrument, run, &share.of);

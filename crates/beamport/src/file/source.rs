@@ -18,11 +18,11 @@ pub struct SourceSection {
     pub line: u32,
     /// Name of its kind.
     pub kind: &'static str,
-    /// What brings the messages.
+    /// The plan of the source itself.
     pub plan: Arc<dyn SourcePlan>,
     /// The stream that it fills.
     pub stream: StreamSection,
-    /// What the source's times count.
+    /// The clock that the source's times count.
     pub clock: Setting<Clock>,
     /// How far beyond arrival a source time is believed.
     pub ahead_max: Setting<Duration>,

@@ -157,9 +157,9 @@ impl Instrument {
         store::printed::hide_variables(sources.chain(self.live_sinks().flat_map(|section| section.plan.secrets())));
     }
 
-    /// Sorts the stages: sources first, since any stage may read them, then the others by their line, since a stage reads
-    /// only stages above it; live sinks last, since none reads them and they may read any. What one section makes
-    /// keeps its order: the copy of a merge comes after its view.
+    /// Sorts the stages: sources first, since any stage may read them, then the others by their line, since a stage
+    /// reads only stages above it; live sinks last, since none reads them and they may read any. The stages that one
+    /// section makes keep their order: the copy of a merge comes after its view.
     pub(super) fn sort_stages(&mut self) {
         self.stages.sort_by_key(|stage| match stage {
             Stage::Source(_) => (0, 0),

@@ -11,9 +11,10 @@ use store::{Level, Options, WhenFull};
 /// The stream that a section fills.
 #[derive(Clone, Debug)]
 pub struct StreamSection {
-    /// What a message of the stream survives; `None` until that is known of the inputs, whose least is the default.
+    /// The level, which says what a message survives; `None` until it is known of the inputs, whose least is the
+    /// default.
     pub level: Option<Setting<Level>>,
-    /// What happens when the stream has no room.
+    /// The policy when the stream has no room.
     pub when_full: Setting<WhenFull>,
     /// Bytes of the live end in shared memory.
     pub live: Setting<Size>,
@@ -49,7 +50,7 @@ pub(super) static STAGE: StreamKeys = StreamKeys {
 };
 
 impl StreamSection {
-    /// What a message of the stream survives.
+    /// Returns the level, which says what a message of the stream survives.
     #[must_use]
     pub fn level(&self) -> Level {
         self.level.as_ref().map_or(Level::Disk, |level| level.value)

@@ -1,4 +1,5 @@
-//! Tests of the instrument file as a whole: what good files mean, what wrong ones are told, what hostile ones do.
+//! Tests of the instrument file as a whole: the meaning of good files, the errors of wrong ones, the effect of hostile
+//! ones.
 
 mod hostile;
 
@@ -257,7 +258,7 @@ fn defaults_and_values_have_their_origin() {
     assert_eq!((source.live.value, source.live.origin), (Size(1 << 20), Origin::Line(5)));
     assert_eq!((level.value, level.origin), (Level::Memory, Origin::Line(6)));
     assert_eq!((source.when_full.value, source.when_full.origin), (WhenFull::Wait, Origin::Default));
-    // What a memory stream keeps is its live end.
+    // A memory stream retains its live end.
     assert_eq!(source.retain.as_ref().map(|retain| retain.value), Some(Size(1 << 20)));
     assert_eq!(*file.data, Path::new("/nowhere/beamport-data/a"));
     assert_eq!(*file.sources().next().unwrap().ahead_max, Duration::from_secs(600));
@@ -419,7 +420,7 @@ fn a_shadow_has_what_it_does_not_say_from_the_worker_that_it_is_beside() {
     let shadow = instrument.workers().nth(1).unwrap();
     assert_eq!((shadow.inputs.value.as_slice(), shadow.slots.value, shadow.set.value), (&["x".to_owned()][..], 4, 2));
     assert_eq!((shadow.order.value, shadow.time_max.value), (super::Order::Any, Duration::from_secs(5)));
-    // What is shown reads back.
+    // The shown file reads back.
     let again = good(&instrument.show());
     let shown = again.workers().nth(1).unwrap();
     assert_eq!((shown.slots.value, shown.inputs.as_slice()), (4, &["x".to_owned()][..]));
@@ -459,7 +460,7 @@ fn a_merge_has_the_least_level_of_its_inputs_and_waits_of_its_own() {
     assert_eq!(all.output.level(), Level::Memory);
     let MergeKind::Time { slice, .. } = &again.kind else { panic!("{again:?}") };
     assert_eq!((slice.value, again.output.live.value), (Duration::from_millis(10), Size(16 << 20)));
-    // What is shown reads back.
+    // The shown file reads back.
     let shown = instrument.show();
     assert!(shown.contains("waits = { y = \"10 s\" }"), "{shown}");
     assert_eq!(good(&shown).show_json()["sections"][2]["settings"]["level"]["value"], "memory", "{shown}");
@@ -636,7 +637,7 @@ fn a_template_that_names_a_stream_nobody_brings_is_refused() {
             (true, 3, nobody.into(), "did you mean `devices`?".into()),
         ]
     );
-    // One mistake in the inputs is told once, and hides no other.
+    // One mistake in the inputs is reported once, and hides no other.
     let all = told(second, "inputs = [\"y\"]\n");
     assert!(all.len() == 2 && all[1] == (true, 3, nobody.into(), "did you mean `devices`?".into()), "{all:?}");
 }
@@ -1079,7 +1080,7 @@ fn a_family_is_as_many_sections_each_with_its_own_items() {
     assert_eq!(*instrument.merges().next().unwrap().inputs, ["d08", "d09", "d10"]);
     let plans: Vec<_> = instrument.sources().map(|source| source.plan.sends().unwrap().origins).collect();
     assert_eq!(plans, [["x1y"], ["x2y"], ["x3y"]]);
-    // What `check --show` prints has them one by one, and reads back.
+    // `check --show` prints them one by one, and its output reads back.
     let shown = instrument.show();
     assert!(shown.contains("[source.d09]") && !shown.contains(".."), "{shown}");
     assert_eq!(good(&shown).sources().count(), 3);

@@ -32,7 +32,7 @@ pub struct WorkerSection {
     pub inputs: Setting<Vec<String>>,
     /// How many slots.
     pub slots: Setting<u64>,
-    /// Who gets a block.
+    /// The slots that get a block.
     pub share: Setting<Share>,
     /// Slots that see the same block.
     pub set: Setting<u64>,
@@ -42,7 +42,7 @@ pub struct WorkerSection {
     pub order: Setting<Order>,
     /// Longest time on a message.
     pub time_max: Setting<Duration>,
-    /// What the code is told.
+    /// Parameters of the code.
     pub parameters: Setting<Parameters>,
     /// The interpreter; `None`: the one beside `beamport`, else `python3`.
     pub python: Option<Setting<PathBuf>>,
@@ -182,13 +182,13 @@ impl WorkerSection {
         }
     }
 
-    /// What its code asks for, if that is ready-made.
+    /// The needs of its code, if that is ready-made.
     fn needs(&self) -> Needs {
         let plan = self.ready_made().and_then(|kind| kind.plan(&self.parameters.0).ok());
         plan.map(|plan| plan.needs()).unwrap_or_default()
     }
 
-    /// What its messages hold, if its code is ready-made and that is known.
+    /// The content of its messages, if its code is ready-made and that is known.
     pub(super) fn sends(&self) -> Option<Sends> {
         self.ready_made()?.plan(&self.parameters.0).ok()?.sends(&self.name)
     }

@@ -21,7 +21,7 @@ pub(super) fn shared_out(inputs: &[String], modules: &[StreamModule], writers: u
             (group, goes, module.streams.iter().filter_map(place).collect())
         })
         .collect();
-    // What a group is in comes before it.
+    // An outer group comes before those in it.
     groups.sort_by_key(|group| group.0);
     // One place more, for what stays with the first.
     let stays = inputs.len();

@@ -25,7 +25,7 @@ pub(super) fn start(data: &Data, section: &SourceSection, stop: &Arc<AtomicBool>
 fn run(data: &Data, section: &SourceSection, stop: &AtomicBool, handle: &StageHandle) -> Result<(), Fault> {
     let name = &section.name;
     if Header::read(data.media.as_ref(), &data.stream(name)).is_err() {
-        // Who fills it opens it as it is then.
+        // The process that fills the stream opens it as it is made here.
         drop(data.writer(name, &sources::options(section).stream)?);
     }
     let mut reader = data.reader_early(name)?;
@@ -51,7 +51,7 @@ fn run(data: &Data, section: &SourceSection, stop: &AtomicBool, handle: &StageHa
             _ => Some((bounds.count, Instant::now())),
         };
         if unsafe_to.is_some_and(|(_, since)| since.elapsed() >= APPENDED_PATIENCE) {
-            // Who appended them has died: they become safe by the next who opens the stream, if nobody writes it.
+            // Their writer has died: they become safe when the next one opens the stream, if none has it open.
             if let Ok(mut writer) = data.writer(name, &sources::options(section).stream) {
                 let _ = writer.wait(bounds.count, Level::Disk, APPENDED_PATIENCE);
             }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Instant;
 
-/// What a stage was asked.
+/// A request to a stage.
 pub(super) struct Request {
     /// Its kind and name: "source `pvs`".
     pub(super) stage: String,
@@ -81,7 +81,7 @@ mod tests {
         assert_eq!((fault.what.as_str(), fault.passes), ("source `pvs` has not answered yet", Passes::Pending));
         assert_eq!(Fault::of_json(&fault.to_json()).passes, Passes::Pending);
         answer.send(Ok(json!({"added": 1}))).unwrap();
-        // However late: what is there is said.
+        // An answer is reported however late it is.
         assert_eq!(request.result(true).unwrap().unwrap(), json!({"answer": {"added": 1}}));
         drop(answer);
         let fault = request.result(false).unwrap().unwrap_err();

@@ -1,14 +1,15 @@
 //! The process that writes a NeXus file. It alone links libhdf5; its end is its own.
 //!
-//! `beamport-nexus write` reads its job ([`flow::WriterJob`]) from stdin, and the streams itself (`flow::Feed`). It keeps its
-//! commits in `NAME.RUN.commits`, unless it is `detached`, waits while the run goes on, and ends when the sealed run is
-//! in the file. The last line on stdout is `{"file","size","blake3","files","bytes","content","account"}`. Exit 0 done,
-//! 2 a fault on stderr, 3 a fault that will come again. It dies with its parent.
+//! `beamport-nexus write` reads its job ([`flow::WriterJob`]) from stdin, and the streams itself (`flow::Feed`). It
+//! keeps its commits in `NAME.RUN.commits`, unless it is `detached`, waits while the run goes on, and ends when the
+//! sealed run is in the file. The last line on stdout is
+//! `{"file","size","blake3","files","bytes","content","account"}`. Exit 0 done, 2 a fault on stderr, 3 a permanent
+//! fault. It dies with its parent.
 //!
-//! A writer that dies or meets a fault is started again, after a pause that doubles. One that says its fault will come
-//! again is not: the file is given up, its places are let go so that nobody waits for it, and `up` says so at its end.
-//! The same where the program beside ours is of another version, which is asked before each start: it may have been
-//! replaced while we run, and what the two say to each other may be different then.
+//! A writer that dies or meets a fault is restarted, after a pause that doubles. One that reports a permanent fault is
+//! not: the file is given up, its places are released so that nothing waits for it, and `up` reports it at its end. The
+//! same holds where the program beside ours is of another version: that is asked before each start, since it may have
+//! been replaced while we run, and the protocol between the two may differ then.
 
 use crate::file::Instrument;
 use flow::job::{Work, Writer};
@@ -21,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// Exit status of a writer whose fault will come again: a template with mistakes, a stream that is not there.
+/// Exit status of a writer with a permanent fault: a template with mistakes, a stream that is missing.
 const WILL_FAIL_AGAIN: i32 = 3;
 /// First pause before a writer is started again.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -56,7 +57,7 @@ pub fn version() -> Result<String, Fault> {
     version_of(&program).map_err(|e| Fault::new(UNFIT, format!("{} does not run: {e}", program.display())))?
 }
 
-/// Asks a program for its version. The inner fault will come again; the error outside is of this moment.
+/// Asks a program for its version. The inner fault is permanent; the outer error is transient.
 fn version_of(program: &Path) -> io::Result<Result<String, Fault>> {
     let ours = env!("CARGO_PKG_VERSION");
     let output = Command::new(program).arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).output()?;
@@ -83,7 +84,7 @@ fn beside() -> Result<PathBuf, Fault> {
 }
 
 /// Makes the folder that the file goes to; of files of frames the one in which they get a folder, which the writer
-/// makes. The inner fault will come again: something else has its name.
+/// makes. The inner fault is permanent: something else has its name.
 fn make_folder(job: &WriterJob) -> Result<Result<(), Fault>, Fault> {
     let above = match job.work {
         Work::Template(_) => 1,
@@ -100,8 +101,8 @@ fn make_folder(job: &WriterJob) -> Result<Result<(), Fault>, Fault> {
     }
 }
 
-/// Starts a writer, whose program is of our version by the word of the caller; its answer goes to the end of `output`.
-/// The folder for its file is there. The inner fault will come again.
+/// Starts a writer, whose program the caller has checked to be of our version; its answer goes to the end of `output`.
+/// The folder for its file is there. The inner fault is permanent.
 pub fn start_writer(job: &WriterJob, output: &std::fs::File) -> Result<Result<Child, Fault>, Fault> {
     let fault = |e| Fault::new(format!("cannot start the writer of sink `{}`", job.sink), e);
     let mut job = job.clone();
@@ -131,7 +132,7 @@ pub fn start_writer(job: &WriterJob, output: &std::fs::File) -> Result<Result<Ch
 /// A sink and a run.
 pub(super) type Key = (String, String);
 
-/// What a sink made of a run.
+/// The files that a sink made of a run.
 #[derive(Clone, Debug)]
 pub struct Written {
     /// Sink.
@@ -159,7 +160,7 @@ pub struct Failed {
 enum Ended {
     /// The file is made; its answer.
     Done(Value),
-    /// With a fault that will come again; `true`: its streams no longer hold all of the file.
+    /// With a permanent fault; `true`: its streams no longer hold all of the file.
     Never(Fault, bool),
     /// It died, or met a fault that may go away.
     Fallen(ExitStatus),
@@ -168,11 +169,11 @@ enum Ended {
 /// A writer at work on a run, or the pause before it is started again.
 struct Working {
     child: Option<Child>,
-    /// What it says; none until one was started.
+    /// Its stdout; none until one was started.
     output: Option<std::fs::File>,
     /// Bytes of it that were looked at.
     heard: u64,
-    /// What holds it up, as it says.
+    /// The trouble that it reports.
     trouble: Option<Fault>,
     pause: Duration,
     again: Instant,
@@ -183,7 +184,7 @@ impl Working {
         Self { child: None, output: None, heard: 0, trouble: None, pause: PAUSE, again: Instant::now() }
     }
 
-    /// The inner fault will come again.
+    /// The inner fault is permanent.
     fn start(&mut self, job: &WriterJob) -> Result<Result<Child, Fault>, Fault> {
         if let Err(fault) = make_folder(job)? {
             return Ok(Err(fault));
@@ -287,9 +288,9 @@ impl Working {
 #[derive(Default)]
 pub(super) struct Children {
     working: HashMap<Key, Working>,
-    /// What they have finished.
+    /// Files that they have finished.
     pub(super) written: Vec<Written>,
-    /// What was given up.
+    /// Files that were given up.
     pub(super) failed: Vec<Failed>,
 }
 
@@ -326,7 +327,7 @@ impl Children {
         ended
     }
 
-    /// What holds files up now, as their writers say.
+    /// The troubles that writers report now.
     pub(super) fn troubles(&self) -> impl Iterator<Item = Fault> {
         self.working.values().filter_map(|working| working.trouble.clone())
     }
@@ -369,7 +370,7 @@ fn told(answer: &Value) -> Fault {
     }
 }
 
-/// A fault that will come again in the words of the run.
+/// A permanent fault of a writer, as a fault of the run.
 fn given_up(sink: &str, run: &str, fault: Fault) -> Fault {
     let again = format!("then write it with `beamport write {run} --output FILE`, or start `beamport up` again");
     let hint = if fault.hint.is_empty() { again } else { format!("{}; {again}", fault.hint) };

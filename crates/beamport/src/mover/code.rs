@@ -1,8 +1,8 @@
 //! The Python code of workers as it was when they started: copies of its files in the data folder, by their hash.
 //!
 //! Purpose: a slot that starts later runs the bytes that the first one ran, although the user edits the files meanwhile.
-//! A copy has the file of `call` and the files that it imports from its folder, and those that these import. What is
-//! installed elsewhere is not copied.
+//! A copy has the file of `call` and the files that it imports from its folder, and those that these import. Packages
+//! installed elsewhere are not copied.
 //!
 //! Constraints: code is neither run nor parsed. A file belongs to the copy if its name stands in an import statement (or
 //! beside `importlib.import_module` on one line) of another that does, so the copy may have a file too many.
@@ -129,7 +129,7 @@ fn copy(data: &Path, section: &WorkerSection) -> Result<Option<(Copied, Original
     Ok(Some((copied, originals)))
 }
 
-/// What `sha256sum` says of the files in the order of their names, hashed as well.
+/// The SHA-256 of the lines that `sha256sum` prints for the files in the order of their names.
 fn hash_of(files: &BTreeMap<String, Vec<u8>>) -> String {
     let mut all = Sha256::new();
     for (name, bytes) in files {

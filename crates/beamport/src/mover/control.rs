@@ -258,10 +258,10 @@ pub fn is_running(folder: &Path) -> bool {
     connected.is_ok()
 }
 
-/// What a running instrument reports of itself.
+/// The state that a running instrument reports.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Glance {
-    /// What keeps stages from their work.
+    /// The troubles of its stages.
     pub troubles: Vec<String>,
     /// Its stages by name: `{"kind", "status", "trouble"}`.
     pub running: serde_json::Map<String, Value>,

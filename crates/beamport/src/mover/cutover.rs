@@ -1,13 +1,13 @@
-//! Cut-over: a worker goes on with the code of its shadow, from an exact message on. Decision 0014.
+//! Cut-over: a worker changes to the code of its shadow, from an exact message on. Decision 0014.
 //!
-//! Two halves. In the thread of the worker ([`CutOver`]) what is under way is finished, the commit that names the new code
-//! is awaited, and its slots are replaced. Before that, in a thread of its own ([`Underway`]), since code may take long
-//! to be loaded and runs must be looked after meanwhile, the shadow is asked for its code, that is loaded once, and what
-//! both made is compared.
+//! Two halves. In the thread of the worker ([`CutOver`]) the work under way is finished, the commit that names the new
+//! code is awaited, and its slots are replaced. Before that, in a thread of its own ([`Underway`]), since code may take
+//! long to load and runs must be supervised meanwhile, the shadow is asked for its code, that is loaded once, and the
+//! outputs of both are compared.
 //!
-//! Failure behaviour: what is wrong with the new code is told before anything is changed. Where the old code does not
-//! finish what it has in time, it goes on. Where its slots die before they answer anything, they are not started again:
-//! what they had is the first that the new code is given.
+//! Failure behaviour: faults of the new code are reported before anything is changed. Old code that does not finish its
+//! work in time stays. Old slots that die before they answer anything are not restarted: the new code begins with their
+//! messages.
 
 use super::control::Command;
 use super::stage::{NAP, Order, StageHandle, What};
@@ -169,10 +169,10 @@ impl Pair {
         {
             return Err(Fault::new(what(), why).hint("it takes one stream: merge them first, `[merge.NAME]`"));
         }
-        // Here a mistake in it is told.
+        // A mistake in the new code is reported here.
         let ends = || stop.load(Ordering::Relaxed);
         workers::declared(&data.folder, &next, false, &ends).map_err(|fault| fault.leads_to(what()))?;
-        // Whoever asks has decided: what cannot be compared is said, and is no reason against it.
+        // The user has decided: a failed comparison is reported, and does not prevent the cut-over.
         let goes_on = || !stop.load(Ordering::Relaxed);
         let compared = match compare::compare(data, (&old.name, &new.name), Some(COMPARED), &goes_on) {
             Ok(compared) => serde_json::to_value::<Comparison>(compared).unwrap_or_default(),
@@ -207,7 +207,7 @@ fn ordered(worker: &StageHandle, what: What, stop: &AtomicBool, patience: Durati
 
 /// A cut-over that was asked for.
 pub(super) struct Underway {
-    /// Who asked what.
+    /// The command, with where its answer goes.
     pub command: Command,
     result: Receiver<Result<Value, Fault>>,
     handle: Option<JoinHandle<()>>,

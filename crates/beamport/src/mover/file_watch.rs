@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Longest time between two looks.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// What was there when the mover looked last.
+/// The streams as the mover saw them at its last look.
 #[derive(Default)]
 pub(super) struct FileWatch {
     /// Identity of each stream, and its live place while it has one.
@@ -48,7 +48,7 @@ impl FileWatch {
         Ok(())
     }
 
-    /// What cannot be looked at.
+    /// The fault of what cannot be looked at.
     pub(super) fn trouble(&self) -> Option<Fault> {
         self.fault.trouble()
     }

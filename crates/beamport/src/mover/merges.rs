@@ -53,7 +53,7 @@ fn run(
     let begin = Instant::now();
     let mut heard = vec![UpstreamState::NOTHING; inputs.len()];
     while !stop.load(Ordering::Relaxed) {
-        // Before the look at the streams: what is said to have been brought is there.
+        // Read before the streams: a message that an input has reported is in its stream by then.
         for (heard, input) in heard.iter_mut().zip(inputs) {
             *heard = input.view().as_ref().map_or(UpstreamState::NOTHING, UpstreamState::from);
         }

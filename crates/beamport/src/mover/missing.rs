@@ -84,7 +84,7 @@ pub(super) fn missing(data: &Data, instrument: &Instrument, runs: &[Run]) -> Res
 /// Streams in which a reader has a position.
 fn held(data: &Data, reader: &str) -> Result<Vec<String>, Fault> {
     let mut streams = data.streams(false)?;
-    // What cannot be read is reported elsewhere.
+    // Unreadable streams are reported elsewhere.
     streams.retain(|stream| {
         data.reader_early(stream).is_ok_and(|open| open.pins().readers().iter().any(|known| known.name == reader))
     });

@@ -1,9 +1,8 @@
 //! The mover: one process that runs the native stages of an instrument and looks after its children.
 //!
 //! Threads: one for each receiver, merge, worker and live sink, one for the control socket, this one for runs and
-//! children. A receiver
-//! steps one source or many. Nothing of record lives here: runs are in the stream `runs`, what sinks did is in their commits, positions are in the streams. Killed and started again,
-//! it goes on with all of it.
+//! children. A receiver steps one source or many. Nothing of record lives here: runs are in the stream `runs`, results
+//! of sinks in their commits, positions in the streams. A mover that was killed resumes from these.
 
 mod appended;
 mod asks;
@@ -69,7 +68,7 @@ const START: Duration = Duration::from_secs(30);
 /// How long a run waits for what is under way where nobody says: as in the instrument file.
 const SETTLE: Duration = Duration::from_secs(2);
 
-/// What there is still to do.
+/// Work that is left.
 #[derive(Default)]
 struct Remaining {
     /// A run is not sealed.
@@ -87,14 +86,14 @@ impl Remaining {
 
 /// A run with nothing left to do.
 struct DoneRun {
-    /// What it lost; none where its account cannot be read.
+    /// Messages that it lost; none where its account cannot be read.
     lost: Option<u64>,
     /// It was done before this stop, and is none that the instrument file declares: a report of each would make a stop
     /// take as long as all of them.
     is_earlier: bool,
 }
 
-/// What the mover still has to do and tries again until it succeeds.
+/// Tasks that the mover retries until they succeed.
 #[derive(Default)]
 struct Duties {
     /// Runs of the instrument file are not begun.
@@ -103,7 +102,7 @@ struct Duties {
     release: Vec<Key>,
     /// A file was finished.
     file: bool,
-    /// What is left has changed.
+    /// The work that is left has changed.
     look: bool,
     /// Positions to be held for a file: the file and the stream.
     hold: Vec<(Key, String)>,
@@ -138,16 +137,16 @@ pub struct Mover {
     stalls: Stalls,
     /// Runs whose end and seal are still to be logged.
     unsealed: BTreeMap<String, State>,
-    /// What each of `instrument.sinks` has finished, in the same order.
+    /// The runs that each of `instrument.sinks` has finished, in the same order.
     finished: Vec<FinishedRuns>,
-    /// Files of which nobody can tell whether they are finished: the books say no more.
+    /// Files that may or may not be finished: the books no longer say.
     unknown_outcome: Vec<Key>,
     declared: bool,
     /// Runs that were sealed and written before this start: nothing is left to do or to say.
     done_before: BTreeSet<String>,
     /// Runs that were sealed and written since, by name.
     done: BTreeMap<String, DoneRun>,
-    /// What merges, workers and live sinks had lost before this start.
+    /// Messages that merges, workers and live sinks had lost before this start.
     lost_before: u64,
     /// Gaps of marked messages that recoveries had cut of the streams of stages before this start.
     cuts_before: Vec<Gap>,
@@ -165,7 +164,7 @@ impl Mover {
         let folder = instrument.data.value.clone();
         let fault = |e: std::io::Error| Fault::io(format!("cannot create data folder `{}`", folder.display()), &e);
         with_room(signals, || std::fs::create_dir_all(&folder).map_err(fault))?;
-        // A writer that is not there, or another, will not come: that is said at once.
+        // A writer that is missing or of another version is a permanent fault: it is reported at once.
         instrument.sinks.iter().try_for_each(|sink| writer(&sink.writer).map(drop))?;
         let data = Data::on_disk(&folder);
         file_watch::refuse_headless(&data, &instrument)?;
@@ -217,7 +216,7 @@ impl Mover {
         mover.start_stages()?;
         mover.wait_for_streams(signals)?;
         with_room(signals, || mover.open_finished())?;
-        // What was finished before a kill came between.
+        // Files that were finished, but not yet filed when the mover was killed.
         with_room(signals, || mover.file_away())?;
         mover.done_before = mover.done()?;
         mover.unsealed = mover.keeper.unsealed().map(|run| (run.name.clone(), run.state)).collect();
@@ -264,8 +263,7 @@ impl Mover {
         Ok(())
     }
 
-    /// Streams exist before a run begins: what belongs to it is held from its first message on. The outside of a
-    /// live sink may
+    /// Streams exist before a run begins: its messages are held from the first one on. The outside of a live sink may
     /// be away.
     fn wait_for_streams(&mut self, signals: &AtomicUsize) -> Result<(), Fault> {
         let deadline = Instant::now() + START;
@@ -400,7 +398,7 @@ impl Mover {
         Ok(places)
     }
 
-    /// Holds the positions that are not held yet. What fails is tried again.
+    /// Holds the positions that are not held yet. A failure is retried.
     fn hold(&mut self) {
         let held = self.try_hold();
         self.duties.next = held.is_err().then(|| Instant::now() + AGAIN);
@@ -467,7 +465,7 @@ impl Mover {
         Ok(())
     }
 
-    /// Lets go of the places of a file that was given up: nobody waits for it any more.
+    /// Releases the places of a file that was given up: nothing waits for it any more.
     fn release(&self, (sink, run): &Key) -> Result<(), Fault> {
         let inputs = self.instrument.sinks.iter().filter(|s| s.name == *sink).flat_map(|s| &s.inputs.value);
         for stream in inputs {
@@ -1007,16 +1005,16 @@ impl Mover {
         workers.filter_map(|(_, handle)| handle.silence()).collect()
     }
 
-    /// What sources were to read and have had nothing of since this start. The caller asks once the mover is dropped,
-    /// when they have ended.
+    /// Faults of sources that have received nothing of what they were to read since this start. The caller asks once
+    /// the mover is dropped, when they have ended.
     pub fn absent(&self) -> impl Fn() -> Vec<Fault> + use<> {
         let sources = self.stages().filter(|(stage, _)| matches!(stage, Stage::Source(_)));
         let handles: Vec<StageHandle> = sources.map(|(_, handle)| handle.clone()).collect();
         move || handles.iter().filter_map(StageHandle::silence).collect()
     }
 
-    /// What the code of workers counted, by worker and slot, each slot since it started. The caller asks once the mover
-    /// is dropped, when they have ended.
+    /// Counts by the code of workers, by worker and slot, each slot since it started. The caller asks once the mover is
+    /// dropped, when they have ended.
     pub fn statistics(&self) -> impl Fn() -> serde_json::Map<String, Value> + use<> {
         let workers = self.running_workers().map(|(section, handle)| (section.name.clone(), handle.clone()));
         let handles: Vec<(String, StageHandle)> = workers.collect();
@@ -1044,12 +1042,12 @@ impl Mover {
         stages.map(|stage| stage.name().to_owned()).collect()
     }
 
-    /// What recoveries have cut at this start of the streams of stages, of messages that were marked.
+    /// Gaps of marked messages that recoveries cut from the streams of stages at this start.
     pub fn cuts(&self) -> Vec<Gap> {
         self.all_cuts().into_iter().filter(|gap| !self.cuts_before.contains(gap)).collect()
     }
 
-    /// What recoveries have cut of the streams of stages. Of a book that cannot be read nothing is known.
+    /// Gaps that recoveries cut from the streams of stages. Those in an unreadable book are unknown.
     fn all_cuts(&self) -> Vec<Gap> {
         let streams = self.instrument.stages.iter().map(Stage::name);
         streams.flat_map(|stream| flow::ledger::cuts(&self.data, stream).unwrap_or_default()).collect()

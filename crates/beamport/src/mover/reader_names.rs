@@ -11,7 +11,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
 use store::{Kind, Pins, ReaderInfo};
 
-/// What was seen of names without a process.
+/// Observations of reader names without a process.
 #[derive(Default)]
 pub(super) struct ReaderNames {
     /// Since when, by stream and name: the time in a place is that of a clock which may be set.

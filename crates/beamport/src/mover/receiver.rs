@@ -43,7 +43,7 @@ const STEPS_OF_MEAN: u32 = 8;
 /// A longer step counts as one of this length: a thread that lost its processor in one step is not reported.
 const STEP_COUNTED_MAX: Duration = Duration::from_millis(4);
 
-/// What the mover asks of all receivers.
+/// Requests of the mover to all receivers.
 #[derive(Clone, Default)]
 pub(super) struct Asked {
     /// To end.
@@ -199,10 +199,10 @@ impl Running {
     }
 }
 
-/// What a thread beside the receiver has done for the source of this place.
+/// The result of a thread beside the receiver, for the source of this place.
 struct Done {
     at: usize,
-    /// What it started; none where it has closed a stream.
+    /// The started intake; none where the thread closed a stream.
     started: Option<Result<Intake, Fault>>,
 }
 

@@ -50,7 +50,7 @@ fn run(
             handle.publish_status(running.relay.status());
         }
     }
-    // What the streams hold when all stages end is sent, as long as nothing keeps it from that.
+    // When all stages end, the messages left in the streams are sent, as long as nothing prevents that.
     let end = Instant::now() + SINK_STOP_PATIENCE;
     let left = || end.saturating_duration_since(Instant::now());
     while !left().is_zero() && !running.relay.is_idle() && running.relay.trouble().is_none() {
@@ -191,7 +191,7 @@ mod tests {
             append(&mut writers[at]);
             assert_eq!(woken(&mut relay, GUARD), [at]);
         }
-        // What the sink does not take wakes it no more; it is offered again after a pause.
+        // A message that the sink does not accept no longer wakes the relay; it is offered again after a pause.
         run_until_idle(&mut relay, &data);
         append(&mut writers[9]);
         assert_eq!(woken(&mut relay, GUARD), [9]);

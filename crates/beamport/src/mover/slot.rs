@@ -12,7 +12,7 @@ use store::{Level, Options, WhenFull};
 /// Longest sleep without a look at whether it is to end.
 const NAP: Duration = Duration::from_millis(250);
 
-/// Works until it is told to end. `asked`: what `workers.rs` says to a slot.
+/// Works until asked to end. `asked`: the JSON text that `workers.rs` passes to a slot.
 pub fn run(asked: &str, registry: &Registry) -> Result<(), Fault> {
     let asked: Value = serde_json::from_str(asked).map_err(|e| Fault::new("only `beamport up` starts slots", e))?;
     let text = |key: &str| asked[key].as_str().unwrap_or_default();
@@ -43,7 +43,7 @@ pub fn run(asked: &str, registry: &Registry) -> Result<(), Fault> {
     let place = WorkerPlace { data, stage: stage.to_owned(), slot, inputs };
     let mut worker = Native::new(kind, place, &asked["parameters"])?;
     loop {
-        // What it makes is begun anew where there is no room: it may hold what is in the way.
+        // Without room the message is begun again instead of waiting: the slot itself may hold what is in the way.
         let stepped = running.step(&mut worker, &mut |writer| {
             writer.wait_room(NAP);
             false

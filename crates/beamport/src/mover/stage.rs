@@ -28,7 +28,7 @@ const WARN_PAUSE: Duration = Duration::from_secs(10);
 #[derive(Clone, Default)]
 pub(super) struct StageHandle(Arc<Shared>);
 
-/// What both sides of a [`StageHandle`] have.
+/// State that both sides of a [`StageHandle`] share.
 #[derive(Default)]
 struct Shared {
     view: Mutex<Option<StreamView>>,
@@ -54,7 +54,7 @@ pub(super) struct Order {
     pub answer: Sender<Result<Value, Fault>>,
 }
 
-/// What a stage that runs is to do.
+/// A command to a running stage.
 pub(super) enum What {
     /// A source: to answer a request, see [`flow::Source::command`].
     Ask(Value),
@@ -73,7 +73,7 @@ fn set<T>(place: &Mutex<Option<T>>, value: Option<T>) {
 }
 
 impl StageHandle {
-    /// What the keeper of runs needs to know; none until the stream is open.
+    /// The state that the keeper of runs needs; none until the stream is open.
     pub(super) fn view(&self) -> Option<StreamView> {
         of(&self.0.view)
     }
@@ -83,12 +83,12 @@ impl StageHandle {
         of(&self.0.trouble)
     }
 
-    /// Records why the code of a worker has not answered since it started, or what a source has had nothing of.
+    /// Records why the code of a worker has not answered since it started, or why a source has received nothing.
     pub(super) fn set_silent(&self, silent: Option<Fault>) {
         set(&self.0.silent, silent);
     }
 
-    /// Why the code of a worker never started, or what a source has had nothing of.
+    /// Why the code of a worker never started, or why a source has received nothing.
     pub(super) fn silence(&self) -> Option<Fault> {
         of(&self.0.silent)
     }
@@ -288,7 +288,7 @@ pub(super) fn log_restart(kind: &str, name: &str, pause: Duration) {
     tracing::info!(kind, name, pause_s = pause.as_secs_f64(), "a stage will be started again");
 }
 
-/// What a panic of a stage is.
+/// The fault for a panic of a stage.
 pub(super) fn broke(kind: &str, name: &str, panic: &(dyn Any + Send)) -> Fault {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();

@@ -1,10 +1,10 @@
-//! One recorded stream through a worker, to its end: what `beamport replay --through` does.
+//! Passes one recorded stream through a worker, to its end: for `beamport replay --through`.
 //!
-//! Purpose: the runner and the slots are those of `beamport up`, in a data folder of their own, so that what comes out is
-//! what an instrument would have made. Constraints: the input waits for the worker and the worker for who reads its
-//! output, so a run of any length takes the memory of its live ends; blocks are whole batches from the first message on,
-//! however fast messages come and whoever is killed. Failure behaviour: code that dies again and again before it has
-//! answered anything is a fault, not a wait for ever.
+//! Purpose: the runner and the slots are those of `beamport up`, in a data folder of their own, so that the output is
+//! that of an instrument. Constraints: the input waits for the worker and the worker for the reader of its output, so a
+//! run of any length takes the memory of its live ends; blocks are complete batches from the first message on, however
+//! fast messages come and whichever process is killed. Failure behaviour: code that dies repeatedly before it has
+//! answered anything is a fault, not a wait without end.
 
 use super::stage::StageHandle;
 use super::workers::{self, Declared};
@@ -26,15 +26,15 @@ const DEATHS: u64 = 6;
 /// Between two looks at how many died.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What goes through what.
+/// A stream and the worker that it passes through.
 pub struct Passing<'a> {
     /// The data folder of input and output, which is not that of the run.
     pub data: &'a Data,
     /// The code, and how it runs: one input.
     pub section: &'a WorkerSection,
-    /// What it declares.
+    /// The declaration of the code.
     pub declared: Declared,
-    /// What brings the input, and how its stream is kept.
+    /// The source of the input, and how its stream is kept.
     pub source: (Box<dyn Source>, IntakeOptions),
 }
 

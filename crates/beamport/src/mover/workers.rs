@@ -117,7 +117,7 @@ fn run(
                 Err(fault) => drop(asked.answer.send(Err(fault))),
             }
         }
-        // What is answered is true after a restart too.
+        // An answer must hold after a restart too: it waits until the change is safe.
         promised.retain(|(block, answer, value)| {
             let is_safe = work.is_safe(*block);
             if is_safe {
@@ -125,7 +125,7 @@ fn run(
             }
             !is_safe
         });
-        // Before the look at the streams: what is said to have been brought is there.
+        // Read before the streams: a message that an input has reported is in its stream by then.
         let heard = |input: &StageHandle| input.view().as_ref().map_or(UpstreamState::NOTHING, UpstreamState::from);
         let views: Vec<UpstreamState> = inputs.iter().map(heard).collect();
         let did = work.step(data.media.now(), &views)?;
@@ -149,7 +149,7 @@ fn run(
         handle.set_silent(trouble.clone().filter(|_| is_silent));
         handle.set_fault(trouble);
         if until.is_some_and(|until| left == 0 || Instant::now() > until) {
-            // What was answered last is shown and committed.
+            // The last answers are published and committed.
             while work.step(data.media.now(), &views)? {}
             handle.publish_view(work.view());
             handle.publish_status(work.last_statistics()?);
@@ -188,7 +188,7 @@ struct Running {
     child: Option<Child>,
     again: Instant,
     pause: Duration,
-    /// What it had answered when it was started.
+    /// Messages that the slot had answered when the process was started.
     answered: u64,
     /// Why it answers nothing.
     trouble: Option<Fault>,
@@ -249,14 +249,14 @@ impl<'a> Slots<'a> {
         if let Some(code) = Code::from_json(work.code()) {
             self.section.take_code(&code);
         }
-        // What earlier code kept would be kept for ever.
+        // Messages that earlier code held would be held for ever.
         match self.section.alone(&self.parameters) {
             Some(_) => Ok(()),
             None => work.release_earlier(&self.section.side_inputs),
         }
     }
 
-    /// Warns where files of the code were edited: its slots go on with the copy.
+    /// Warns where files of the code were edited: its slots keep running the copy.
     fn compare(&mut self) {
         if self.compared.elapsed() < CODE_PAUSE {
             return;
@@ -343,7 +343,7 @@ impl<'a> Slots<'a> {
             let text = parameters.to_string();
             self.parameters = parameters.clone();
             work.configure(&text)?;
-            // Who waits because it could not take the old ones need not wait any longer.
+            // A slot that waits because it rejected the old parameters need not wait any longer.
             self.running.iter_mut().for_each(|running| (running.again, running.pause) = (Instant::now(), PAUSE));
         }
         let code = self.section.code().to_json();
@@ -430,7 +430,7 @@ impl<'a> Slots<'a> {
         Ok(self.running.iter().filter(|r| r.child.is_some()).count())
     }
 
-    /// What a slot is told.
+    /// The request with which a slot is started.
     fn asked(
         section: &WorkerSection,
         options: &WorkOptions,
@@ -507,11 +507,11 @@ fn spawn(section: &WorkerSection, number: u32, asked: &Value) -> Result<Child, F
     if let Some(gpu) = asked["gpu"].as_u64() {
         command.env("CUDA_VISIBLE_DEVICES", gpu.to_string());
     }
-    // What user code prints is for people; stdout is for the report.
+    // User code prints for people; stdout is for the report.
     store::printed::spawn(command, &format!("worker `{}` slot {number}", section.name), true).map_err(fault)
 }
 
-/// The program of a section's slots, and what it is told.
+/// The program of a section's slots, with its request.
 fn program(section: &WorkerSection, asked: &Value) -> Command {
     let mut command = match section.is_python() {
         false => Command::new(std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into())),
@@ -539,12 +539,12 @@ fn interpreted(section: &WorkerSection) -> String {
     }
 }
 
-/// What code declares of itself.
+/// The declaration of a worker's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Declared {
     /// Messages that it takes together.
     pub batch: u64,
-    /// What it makes follows from the message and the parameters alone.
+    /// Its output follows from the message and the parameters alone.
     pub is_pure: bool,
 }
 
@@ -674,7 +674,7 @@ mod tests {
     use crate::file::parse;
     use std::os::unix::fs::PermissionsExt as _;
 
-    /// What checking the code of a worker says whose interpreter is this script.
+    /// Checks the code of a worker whose interpreter is this script.
     fn checked(name: &str, script: &str) -> Result<(), Fault> {
         let folder = std::env::temp_dir().join(format!("beamport-check-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();

@@ -1,8 +1,8 @@
 //! `beamport append`: messages given as JSON, at the end of a stream.
 //!
-//! All messages are read before the first is appended, so that a wrong one leaves the stream as it was. What a full disk
-//! or Ctrl-C interrupts stays as far as it came, and is said. The answer comes when everything is safe at the level of
-//! the stream.
+//! All messages are read before the first is appended, so that a wrong one leaves the stream unchanged. A full disk or
+//! Ctrl-C leaves the messages that were appended until then, and the verb reports it. The answer comes when everything
+//! is safe at the level of the stream.
 
 use super::given::{self, Given};
 use super::{Answer, Asked, ended, json_line};

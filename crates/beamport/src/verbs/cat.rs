@@ -1,8 +1,8 @@
 //! `beamport cat`: the messages of a stream, a line each.
 //!
-//! Reads as an anonymous reader: nothing waits for it. With `--follow` it goes on until Ctrl-C, until its output is
-//! closed, or until the time of `--to` has passed. What retention took before it was printed is said on stderr. So is what
-//! does not verify: the rest is printed, and the exit status is 1.
+//! Reads as an anonymous reader: nothing waits for it. With `--follow` it continues until Ctrl-C, until its output is
+//! closed, or until the time of `--to` has passed. Messages that retention deleted before they were printed are
+//! reported on stderr. So are those that do not verify: the rest is printed, and the exit status is 1.
 
 use super::figures::instant;
 use super::{Answer, Asked, ended, nanoseconds, open};
@@ -35,7 +35,7 @@ pub fn run(asked: &Cat, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<
     }
     let mut out = BufWriter::with_capacity(1 << 16, out);
     let answer = print(asked, &mut out, err);
-    // What was printed before a fault is seen before it.
+    // Flushed before the fault is printed, so that messages before it appear before it.
     let flushed = out.flush();
     let status = ended(answer, err)?;
     flushed.map(|()| status)
@@ -86,7 +86,7 @@ fn print(asked: &Cat, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
                 {
                     reader.seek(damage.end);
                 }
-                // What stands before it is seen before it.
+                // Flushed first, so that the messages before the damage appear before it.
                 out.flush()?;
                 writeln!(err, "{damage}")?;
                 status = ExitCode::from(1);

@@ -1,7 +1,7 @@
 //! `beamport cat FILE`: rows of a NeXus file by their times, read by `beamport-nexus cat`, which alone knows HDF5.
 //!
-//! The child prints to our own stdout and says its faults on our stderr. What a damaged file does to libhdf5 happens in
-//! the child: here it is a fault.
+//! The child prints to our own stdout and reports its faults on our stderr. A damaged file that crashes or hangs
+//! libhdf5 does so in the child: here it is a fault.
 
 use super::{Answer, nanoseconds};
 use crate::cli::Cat;
@@ -26,7 +26,7 @@ pub(super) fn print(asked: &Cat, out: &mut dyn Write) -> Answer {
         let fault = refused("`--follow` and `--early` are for streams".into());
         return Err(fault.hint("run the command again to see new rows").into());
     }
-    // What is no plain file might be waited for without end.
+    // A pipe or a device might be waited for without end.
     match std::fs::metadata(file) {
         Ok(found) if found.is_file() => {}
         Ok(_) => return Err(refused("it is not a plain file".into()).into()),
@@ -47,7 +47,7 @@ pub(super) fn print(asked: &Cat, out: &mut dyn Write) -> Answer {
     let status = status.map_err(|e| Fault::new("`beamport-nexus` does not start", e))?;
     match (status.code(), status.signal()) {
         (Some(0), _) => Ok(ExitCode::SUCCESS),
-        // What it had to say stands on stderr.
+        // Its fault is on stderr.
         (Some(_), _) => Ok(ExitCode::from(2)),
         (None, Some(libc::SIGALRM)) => Err(refused("HDF5 finds no end in it".into())
             .hint("the file is damaged: write it again with `beamport write`")

@@ -1,7 +1,7 @@
 //! `beamport check FILE`: every mistake at once, or the resolved file.
 //!
 //! Python code of workers is imported, each in a process of its own with the interpreter of its section; nothing else
-//! runs code. A note is no mistake: it says what will be as it is written and is perhaps not meant.
+//! runs code. A note is not a mistake: it reports the effect of a setting that may not be meant.
 
 use super::figures::bytes;
 use super::forecast;

@@ -37,7 +37,7 @@ fn changed(asked: &Configure, out: &mut dyn Write) -> Answer {
 
 /// Changes the PVs of a source.
 fn pvs(asked: &Configure, folder: &Path, out: &mut dyn Write) -> Answer {
-    // A name is no JSON, and a table is.
+    // A table is a JSON object; a name is not.
     let entry = |text: &String| serde_json::from_str(text).ok().filter(Value::is_object).unwrap_or(json!(text));
     let add: Vec<Value> = asked.add.iter().map(entry).collect();
     let request = json!({"command": "configure", "source": asked.stage, "add": add, "remove": asked.remove});

@@ -324,7 +324,7 @@ fn inodes(place: &Path) -> Option<Finding> {
     Some(Finding::new(NAME, verdict, found).hint("remove files there, or choose another data folder"))
 }
 
-/// What the present rate makes of the disk. Where `keep_free` stands, the oldest messages go and nothing fails.
+/// When the disk is full at the present rate. With `keep_free` the oldest messages are deleted and nothing fails.
 fn when_full(forecast: &Forecast) -> Finding {
     const NAME: &str = "disk full";
     let found = forecast.text();

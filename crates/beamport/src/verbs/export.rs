@@ -1,7 +1,7 @@
 //! `beamport export`: the messages of a sealed run in one stream, as a file of a format that an edge writes.
 //!
-//! The file grows under another name beside its own, which it gets when it is whole. Refused where it could not be the
-//! whole run: not sealed, or messages gone.
+//! The file grows under another name beside its own, and is renamed when it is complete. The export is refused where
+//! the file could not hold the complete run: not sealed, or messages gone.
 
 use super::figures::{bytes, thousands};
 use super::write::check_output;
@@ -49,7 +49,7 @@ fn export(asked: &Verb, registry: &Registry, out: &mut dyn Write, err: &mut dyn 
         Ok(counts)
     });
     if written.is_err() {
-        // It may not be there. What there is of it is of no use.
+        // It may not be there. An incomplete file is of no use.
         let _ = std::fs::remove_file(&part);
     }
     let (messages, blocks, size) = written?;

@@ -1,9 +1,10 @@
 //! When a disk will be full at the present rate.
 //!
-//! The rate of a stream is what its newest minute says: bytes of its entries over the time since they arrived, so that a
-//! source that has gone quiet counts less by the second. Nothing is kept in memory: each look reads it anew from the
-//! index. What `retain` and `retain_age` of the instrument file bound grows to that bound and no further; without an
-//! instrument file, a stream that has let messages go is taken to have found its bound. Finished files are not counted.
+//! The rate of a stream is that of its newest minute: bytes of its entries over the time since they arrived, so that a
+//! source that has gone quiet counts less by the second. Nothing is kept in memory: each look reads it again from the
+//! index. A stream that `retain` or `retain_age` of the instrument file bounds grows to that bound and no further;
+//! without an instrument file, a stream that has deleted messages is assumed to have reached its bound. Finished files
+//! are not counted.
 
 use super::figures::{bytes, families, si, span};
 use crate::file::{Instrument, Stage};
@@ -18,7 +19,7 @@ const WINDOW_NS: i64 = 60_000_000_000;
 const WINDOW_ENTRIES: u64 = 1 << 18;
 /// Sooner than this is too soon.
 pub(super) const SOON_S: f64 = 3600.0;
-/// Who works by day wants to know in the evening.
+/// Sooner than this is noted: a user who works by day wants to know in the evening.
 pub(super) const DAY_S: f64 = 86_400.0;
 
 /// How a stream grows.
@@ -26,22 +27,22 @@ pub(super) const DAY_S: f64 = 86_400.0;
 pub(super) struct Growth {
     pub(super) stream: String,
     pub(super) bytes_per_s: f64,
-    /// What it takes on the disk now.
+    /// Bytes that it occupies on the disk now.
     pub(super) stored_bytes: u64,
-    /// What it will take at most; none where nothing bounds it.
+    /// Bytes that it will occupy at most; none where nothing bounds it.
     pub(super) bound_bytes: Option<u64>,
-    /// What it leaves free.
+    /// Bytes that it leaves free.
     pub(super) keep_free_bytes: u64,
 }
 
-/// What becomes of the room on a disk.
+/// The forecast of the room on a disk.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Forecast {
     pub(super) free_bytes: u64,
     pub(super) bytes_per_s: f64,
     /// Seconds until there is no room at the present rate; none where that does not come.
     pub(super) full_in_s: Option<f64>,
-    /// What is then left free, because streams let their oldest messages go (or wait).
+    /// Bytes that are then left free, because streams delete their oldest messages (or wait).
     pub(super) keep_free_bytes: u64,
     pub(super) streams: Vec<Growth>,
 }
@@ -100,8 +101,8 @@ impl Growth {
     }
 }
 
-/// What the sources of an instrument will write to its disk by their own account, as a sentence; none where they write
-/// nothing there.
+/// The rate at which the sources of an instrument will write to its disk, as they declare it, as a sentence; none where
+/// they write nothing there.
 pub(crate) fn declared(instrument: &Instrument) -> Option<String> {
     let data = Data::on_disk(&*instrument.data);
     let (mut streams, mut unknown) = (Vec::new(), Vec::new());
@@ -144,7 +145,7 @@ pub(super) fn forecast_of(data: &Data, instrument: Option<&Instrument>) -> Optio
     let mut streams = Vec::new();
     for name in data.streams(true).unwrap_or_default() {
         let options = ReadOptions { early: true, check: Check::Nothing, ..ReadOptions::default() };
-        // What cannot be read is said elsewhere.
+        // Unreadable streams are reported elsewhere.
         let Ok(mut reader) = data.reader(&name, options) else { continue };
         if reader.header().level != Level::Disk {
             continue;

@@ -11,7 +11,7 @@ use settings::units::{self, shortened};
 use std::io::Read as _;
 use std::path::Path;
 
-/// What stands beside the content of a message.
+/// The keys of an object that has the content of a message under `content`.
 const KEYS: [&str; 7] = ["stream", "schema", "source_time", "time", "origin", "origin_seq", "content"];
 /// Fields that `cat` prints and `append` ignores: they follow from the rest, or the appended message gets its own.
 const PASSED_OVER: [&str; 6] = ["sequence", "arrival_time", "flags", "bytes", "hex", "unread"];
@@ -188,7 +188,7 @@ fn of_hex(object: &Map<String, Value>) -> Result<Vec<u8>, String> {
     }
 }
 
-/// A message with what is said beside its bytes.
+/// A message with the keys that stand beside its content.
 fn given(payload: Vec<u8>, beside: &Map<String, Value>, now: i64) -> Result<Given, String> {
     let text = |key: &str| match beside.get(key) {
         None | Some(Value::Null) => Ok(None),
@@ -211,7 +211,7 @@ fn given(payload: Vec<u8>, beside: &Map<String, Value>, now: i64) -> Result<Give
     };
     let maker = || message.as_ref().and_then(wire::Message::maker).map(str::to_owned);
     let origin = text("origin")?.or_else(maker);
-    // Bytes of no message of ours have the schema that is said beside them.
+    // Bytes that are not a message of a known schema have the schema that stands beside them.
     let named = text("schema")?.and_then(|schema| schema.as_bytes().try_into().ok());
     let schema =
         message.and_then(|_| wire::schema_id(&payload)).or(named).ok_or("it has no `schema` of four letters")?;
@@ -226,7 +226,7 @@ mod tests {
         Messages { text: text.as_bytes(), at: 0, is_array: None }.collect()
     }
 
-    /// What stands in files that nobody checked, and in ours after a slip of the hand.
+    /// Mutations as they occur in unchecked files, and in checked ones after a typing error.
     #[test]
     fn mutated_messages_are_read_or_refused_at_their_line() {
         let good = [

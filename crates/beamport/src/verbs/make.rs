@@ -1,8 +1,9 @@
 //! `beamport make`: a NeXus file of a template and messages, without an instrument and its data folder.
 //!
-//! The ordinary path in small: the messages are appended to streams in memory, in a data folder that is removed at the end,
-//! a run over them is recorded and sealed, and `beamport-nexus` writes its file as for `beamport write`. The exit status is 1
-//! where a message of the run is lost or went aside; what a log says again (`repeated`) is not meant.
+//! The ordinary path in small: the messages are appended to streams in memory, in a data folder that is removed at the
+//! end, a run over them is recorded and sealed, and `beamport-nexus` writes its file as for `beamport write`. The exit
+//! status is 1 where a message of the run is lost or set aside; one that repeats a value of a log (`repeated`) does not
+//! count.
 
 use super::append::fill;
 use super::given::{self, Given};

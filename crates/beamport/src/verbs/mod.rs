@@ -1,7 +1,8 @@
 //! The verbs that look at a data folder, change its runs, or make something from them.
 //!
-//! Each `run` gets what was typed, prints data to `out` and all else to `err`, and gives the exit status: 0 done, 1 asked
-//! and the answer is no, 2 a fault. Nothing here keeps a figure of its own: all are derived from streams and commits.
+//! Each `run` gets the parsed arguments, prints data to `out` and all else to `err`, and returns the exit status: 0
+//! done; 1 loss, damage or a difference was found; 2 a fault; 3 the instrument still carries out the request. Nothing
+//! here keeps a figure of its own: all are derived from streams and commits.
 
 pub mod append;
 pub mod begin_end;
@@ -60,7 +61,7 @@ impl From<io::Error> for Stop {
     }
 }
 
-/// What a verb comes to.
+/// The result of a verb.
 pub(crate) type Answer = Result<ExitCode, Stop>;
 
 /// Exit status where the instrument still carries out a request.

@@ -1,8 +1,8 @@
-//! Who holds what of the streams: `beamport ls --pins`, and `beamport forget`, which lets a reader that will not come back
-//! go.
+//! The readers that hold messages of streams: `beamport ls --pins`, and `beamport forget`, which removes a reader that
+//! has ended.
 //!
-//! All is in the `pins` file of each stream: nothing is asked of the readers. A reader of another container may seem dead
-//! where process numbers differ; `forget` then asks nothing of it either, so look before.
+//! All is in the `pins` file of each stream: no reader is asked. A reader of another container may seem dead where
+//! process numbers differ; `forget` does not ask it either, so look before.
 
 use super::figures::{bytes, span, thousands};
 use super::table::Table;
@@ -23,7 +23,7 @@ pub(crate) struct Pin {
     kind: &'static str,
     /// Its process, or that which it had last.
     pid: Option<u32>,
-    /// What runs there; none where it does not live.
+    /// The program of that process; none where it does not live.
     program: Option<String>,
     alive: bool,
     /// Payload segments that it keeps as they are, and their bytes of stream memory.

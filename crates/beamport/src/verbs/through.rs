@@ -1,9 +1,9 @@
 //! `beamport replay RUN --through CODE`: the messages of one stream of a sealed run through user code, or a ready-made
-//! worker, and a hash over what comes out.
+//! worker, and a hash over its output.
 //!
-//! The runner and the slots are those of `beamport up` ([`mover::pass`]), in a data folder of their own: one beside, which
-//! is removed at the end (by the next replay, where this one is killed), or that of `--into`, where the output stays. The stream's source is that of every replay. The
-//! exit status is 1 where a message went aside or was lost.
+//! The runner and the slots are those of `beamport up` ([`mover::pass`]), in a data folder of their own: one beside,
+//! which is removed at the end (by the next replay, where this one is killed), or that of `--into`, where the output
+//! stays. The stream's source is that of every replay. The exit status is 1 where a message was set aside or lost.
 
 use super::figures::{bytes, span, thousands};
 use super::members::{self, Members};
@@ -34,7 +34,7 @@ use store::{Clock, Level, Media as _, Options, Os, WhenFull};
 const LIVE_BYTES: u64 = 64 << 20;
 /// Batches for which the live end of the input has room: one is waited for while others are worked on.
 const BATCHES: u64 = 4;
-/// What an entry of the index takes, and what is lost at the end of a segment, beside a message.
+/// Bytes of a message's entry in the index, and those lost at the end of a segment, beside the message itself.
 const BESIDE: u64 = 256;
 
 /// How a folder beside is called, before the number of the process.
@@ -117,7 +117,7 @@ impl Drop for Workspace {
     }
 }
 
-/// What came of it.
+/// The result of a replay.
 struct Report<'a> {
     run: &'a str,
     stream: &'a str,
@@ -359,7 +359,7 @@ fn pass(
     Ok((store::hex(&sha.finalize()), made, passed?))
 }
 
-/// What the first message says that went aside.
+/// The reason and the text of the first message that was set aside.
 fn first_aside(data: &Data, stage: &str) -> Option<String> {
     let mut reader = data.reader_early(&aside_of(stage)).ok()?;
     reader.seek(reader.bounds().first);
@@ -371,7 +371,7 @@ fn first_aside(data: &Data, stage: &str) -> Option<String> {
 }
 
 impl Report<'_> {
-    /// Nothing went aside or was lost.
+    /// No message was set aside or lost.
     fn is_whole(&self) -> bool {
         self.row.aside.is_empty() && self.lost.is_empty()
     }

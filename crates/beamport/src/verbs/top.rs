@@ -138,7 +138,7 @@ impl Shown {
     }
 }
 
-/// What sources and live sinks report of themselves.
+/// The status that sources and live sinks report.
 fn running(glance: &Glance, is_left_out: &dyn Fn(&str) -> bool) -> String {
     let mut table = Table::new(&["stage", "kind", "status"]);
     let shown = glance.running.iter().filter(|(name, _)| !is_left_out(name));

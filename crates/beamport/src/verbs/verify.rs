@@ -78,7 +78,7 @@ fn verify(asked: &Verify, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
                     seen = Ok(done.left.clone());
                     repaired = Some(done);
                 }
-                // What cannot be read at all says more than what could not be repaired of it.
+                // A stream that cannot be read at all keeps its first error: it says more than that of the repair.
                 Err(why) => seen = seen.and(Err(why)),
             }
         }
@@ -120,7 +120,7 @@ fn verify(asked: &Verify, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
         told.extend(seen.damage.iter().map(|damage| format!("{short}: {damage}")));
         let messages: u64 = seen.schemas.iter().map(|s| s.1).sum();
         let schemas: Vec<String> = seen.schemas.iter().map(|s| s.0.as_text()).collect();
-        // What the parents of a view let go of is no damage: retention was told to.
+        // Messages that retention deleted from the parents of a view are no damage.
         let gone =
             (seen.gone > 0).then(|| format!("{} are no longer in the parents of this view", thousands(seen.gone)));
         let result = made_good.iter().cloned().chain([first.clone().unwrap_or("ok".into())]).chain(gone);
@@ -163,7 +163,7 @@ fn cut(data: &Data, range: &Range, name: &str, seen: &Verified) -> Option<String
         .then(|| format!("it ends at {}, but a run has members up to {}", seen.count, range.next.saturating_sub(1)))
 }
 
-/// What a repair did, in words.
+/// Returns what a repair did, as text.
 fn made_good(done: &Repaired) -> String {
     let mut parts = Vec::new();
     if done.header {

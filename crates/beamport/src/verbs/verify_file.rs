@@ -1,8 +1,8 @@
 //! `beamport verify FILE`: whether a file is what a sink made, by its BLAKE3. `beamport-nexus hash` reads it.
 //!
-//! What a file should be say the commits of the sink that made it, and of files of frames the list `B3SUMS` beside them. A
-//! file that was moved or renamed is known by its hash. Of the list each file is looked at, and the list itself; of a run by
-//! several writers the run's file and those beside it that it leads to.
+//! The expected hash is in the commits of the sink that made the file, and for files of frames in the list `B3SUMS`
+//! beside them. A file that was moved or renamed is known by its hash. Of the list each file is looked at, and the list
+//! itself; of a run by several writers the run's file and those beside it that it leads to.
 
 use super::figures::{bytes, thousands};
 use super::table::Table;
@@ -21,7 +21,7 @@ use std::process::{Command, ExitCode, Stdio};
 /// Name of the list of hashes beside files of frames.
 const SUMS: &str = "B3SUMS";
 
-/// What a sink made of a run, and has finished.
+/// A finished file of a sink for a run.
 struct Made {
     sink: String,
     run: String,
@@ -29,7 +29,7 @@ struct Made {
     blake3: String,
 }
 
-/// What the commits of a data folder say.
+/// The files in the commits of a data folder.
 #[derive(Default)]
 struct Known {
     made: Vec<Made>,
@@ -37,9 +37,9 @@ struct Known {
     unfinished: Vec<(String, String)>,
 }
 
-/// What is known of a file.
+/// An expected hash of a file.
 struct Expected {
-    /// Who says so.
+    /// The sink and run, or the list, that has the hash.
     by: String,
     blake3: String,
 }
@@ -116,7 +116,7 @@ fn told(one: &Seen) -> Value {
            "ok": one.wrong.is_none(), "wrong": one.wrong})
 }
 
-/// What the sinks of a data folder made and still know.
+/// Reads the files of a data folder's sinks from their last commits.
 fn known(data: &Data) -> Result<Known, Fault> {
     let mut known = Known::default();
     for (run, sinks) in flow::commits::last_commits(data)? {
@@ -156,7 +156,7 @@ fn others(file: &Path, whole: &Seen, known: &Known) -> Result<Vec<Seen>, Stop> {
     Ok(seen)
 }
 
-/// What is said of a file at its place.
+/// The hashes that are expected of a file at its place.
 fn expected(file: &Path, made: &[Made]) -> Vec<Expected> {
     let whole = file.canonicalize().ok();
     let is_it = |one: &&Made| whole.is_some() && one.file.canonicalize().ok() == whole;
@@ -200,7 +200,7 @@ fn one_of_many(file: &Path, expected: Expected) -> Result<Seen, Stop> {
 fn one(file: &Path, expected: Vec<Expected>, made: &[Made]) -> Result<Seen, Stop> {
     let refused = |cause: String| Fault::new(format!("cannot verify {}", file.display()), cause);
     match std::fs::metadata(file) {
-        // What is no plain file might be waited for without end.
+        // A pipe or a device might be waited for without end.
         Ok(found) if !found.is_file() => return Err(refused("it is not a plain file".into()).into()),
         Ok(_) => {}
         Err(e) if e.kind() == std::io::ErrorKind::NotFound && !expected.is_empty() => {

@@ -1,9 +1,10 @@
 //! `beamport write`: the file of a sealed run, or its files of frames, made again from the streams; or a snapshot of a run
 //! that goes on.
 //!
-//! The work is done by `beamport-nexus` without positions and commits: nothing in the data folder changes, and nobody
-//! waits for it. What is written gets its name when it is whole: until then it grows in the folder `NAME.part` beside. Refused where the answer could not be the whole run: not sealed, messages gone, or a file in the way. Of a run
-//! that is not sealed what there is now is written only where the file's name says so ([`SNAPSHOT`]).
+//! The work is done by `beamport-nexus` without positions and commits: nothing in the data folder changes, and nothing
+//! waits for it. The file gets its name when it is complete: until then it grows in the folder `NAME.part` beside. The
+//! request is refused where the file could not hold the complete run: not sealed, messages gone, or a file in the way.
+//! A run that is not sealed is written as it is now only where the file's name says so ([`SNAPSHOT`]).
 
 use super::figures::{bytes, moment};
 use super::verify::Progress;
@@ -249,15 +250,16 @@ fn taken(job: &WriterJob) -> &Path {
     }
 }
 
-/// The folder in which a file, or a folder of files, grows until it is whole. Who dies leaves it, and who comes next empties
-/// it: the kernel frees the lock.
+/// The folder in which a file, or a folder of files, grows until it is complete. A killed writer leaves it, and the
+/// next one empties it: the kernel frees the lock.
 struct Part {
     folder: PathBuf,
     _lock: std::fs::File,
 }
 
 impl Part {
-    /// Takes the folder beside `name`, so that of two who want a name one is refused and neither removes what is the other's.
+    /// Locks the folder beside `name`, so that of two writers of a name one is refused and neither removes the other's
+    /// files.
     fn take(name: &Path) -> Result<Self, Fault> {
         let mut hidden = name.file_name().unwrap_or_default().to_owned();
         hidden.push(".part");
@@ -278,7 +280,7 @@ impl Part {
         if !is_ours {
             return Err(refused(name, "another process writes it").hint("choose another name, or wait for it"));
         }
-        // What a process that died has left, and nothing else: the name may be of a folder of somebody.
+        // Only what a dead process has left: the name may be of somebody's folder.
         for left in std::fs::read_dir(&folder).map_err(|e| refused(name, e))?.flatten() {
             if !is_part_of(&left.file_name(), name) {
                 return Err(in_the_way());
@@ -291,7 +293,7 @@ impl Part {
         Ok(Self { folder, _lock: lock })
     }
 
-    /// Gives what is whole its name, unless that is taken by now.
+    /// Gives a complete file or folder its name, unless that is in use by now.
     fn name(&self, name: &Path) -> Result<(), Fault> {
         let whole = self.folder.join(name.file_name().unwrap_or_default());
         let named = if whole.is_dir() {
@@ -329,7 +331,7 @@ fn is_part_of(left: &std::ffi::OsStr, name: &Path) -> bool {
     left == name || left.strip_prefix('.').is_some_and(|rest| rest.starts_with(&*name))
 }
 
-/// What a run says that one of its sinks made of it.
+/// The record in a run of what one of its sinks made.
 #[derive(Debug, PartialEq)]
 enum Known {
     /// A file, of this template and this static file, in this layout, of these streams of the run or of all. `topics`:
@@ -388,7 +390,7 @@ fn recorded_of(run: &Run, sink: Option<&str>, data: &Path) -> Result<Option<Know
     }
 }
 
-/// What the run itself recorded of a sink or, without a name, of the first that can be made again. It may be from another
+/// Reads the run's own record of a sink or, without a name, of the first that can be made again. It may be from another
 /// machine, or written by anybody. `data`: the data folder.
 fn recorded(description: &str, sink: Option<&str>, data: &Path) -> Result<Option<Known>, Fault> {
     let metadata: Value = serde_json::from_str(description).unwrap_or_default();
@@ -508,7 +510,7 @@ fn written(job: &WriterJob, name: &Path, of: u64, signals: &Asked, err: &mut dyn
     };
     progress.clear(err);
     if !status.success() {
-        // What it had to say stands on stderr above.
+        // Its fault is on stderr above.
         return Err(refused(name, format!("the writer ended: {status}")).into());
     }
     let mut text = String::new();
@@ -630,7 +632,7 @@ mod tests {
         assert_eq!(std::fs::read_dir(&part.folder).unwrap().count(), 0);
         std::fs::write(part.folder.join("r.nxs"), "whole").unwrap();
         part.name(&name).unwrap();
-        // What came meanwhile is not replaced, and neither is what has the name of the folder.
+        // A file that appeared meanwhile is not replaced, and neither is a folder with the name of ours.
         std::fs::remove_file(part.folder.join("r.nxs")).unwrap();
         std::fs::write(part.folder.join("r.nxs"), "other").unwrap();
         assert!(part.name(&name).is_err());

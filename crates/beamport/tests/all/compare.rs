@@ -1,4 +1,4 @@
-//! `beamport compare` on what two workers made at their own pace: what is told is what differs, no more and no less.
+//! `beamport compare` on the outputs of two workers at their own pace: it reports all that differs, and nothing else.
 
 use beamport::compare::{Comparison, compare};
 use flow::{Data, Made, Outputs, Slot, SlotOptions, Stepped, Stop, UpstreamState, Work, WorkOptions, Worker};
@@ -112,7 +112,7 @@ impl Alone {
     }
 }
 
-/// Appends messages; numbers of an origin begin anew every 100.
+/// Appends messages; numbers of an origin restart every 100 messages.
 fn append(writer: &mut Writer, from: u64, count: u64, bytes: usize) {
     for n in from..from + count {
         let meta = Meta {
@@ -257,7 +257,7 @@ fn what_a_shadow_was_too_slow_for_is_no_difference() {
     };
     let near = grow(&mut a, 100);
     b.to(near);
-    // It falls behind by more than the input keeps, and comes again.
+    // It falls behind by more than the input keeps, and catches up.
     let far = grow(&mut a, 3000);
     b.to(far);
     let last = grow(&mut a, 100);

@@ -162,7 +162,7 @@ fn a_worker_of_the_user_runs_in_slots_of_the_user_s_program() {
     };
     let (given, scaled) = (values("devices"), values("scaled"));
     let expected: Vec<_> = given.into_iter().map(|(name, time, value)| (name, time, value * 2.0)).collect();
-    // What came last may still be in a slot when the instrument ends.
+    // The last messages may still be in a slot when the instrument ends.
     assert!(!scaled.is_empty(), "{told}");
     assert_eq!(scaled, expected[..scaled.len()], "{told}");
     let output = lab.run("scale", "check", &text.replace("factor = 2", "factr = 2"));
@@ -170,7 +170,7 @@ fn a_worker_of_the_user_runs_in_slots_of_the_user_s_program() {
     assert!(told.contains("own.toml:9: unknown key `factr` in [worker.scaled.parameters]"), "{told}");
 }
 
-/// What a server of lines has heard, and how it behaves.
+/// The lines that a server has received, and its connections.
 #[derive(Default)]
 struct Heard {
     /// Sequence of each line, in the order in which they came.
@@ -179,8 +179,7 @@ struct Heard {
 }
 
 /// A server that answers each line with a line, but for the first connection: that one it closes in the middle, with
-/// lines
-/// that have no answer.
+/// lines that have no answer.
 fn server(listener: TcpListener, heard: Arc<Mutex<Heard>>) {
     for client in listener.incoming() {
         let Ok(client) = client else { return };
@@ -244,7 +243,7 @@ fn a_live_sink_of_the_user_sends_each_message_though_the_server_hangs_up_and_the
     }
     program.kill().unwrap();
     program.wait().unwrap();
-    // What it had sent and what has an answer are two things; the stream keeps all that has none.
+    // A line that was sent may have no answer; the stream keeps all that have none.
     let before = heard.lock().unwrap().lines.len();
     let mut program = start();
     wait_for(&heard, before + 1, &mut program);

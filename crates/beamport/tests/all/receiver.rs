@@ -31,7 +31,7 @@ static DOES: Key = required("does", "a word", "What the source does in its steps
 static TEST: SourceKind =
     SourceKind { name: "test", about: "A source of this test.", keys: &[&DOES], read, more: None };
 
-/// What the sources have said of themselves, by name.
+/// The reports of the sources about themselves, by name.
 static SEEN: Mutex<BTreeMap<String, Seen>> = Mutex::new(BTreeMap::new());
 /// The reader of the stream `full` is there.
 static HAS_READER: AtomicBool = AtomicBool::new(false);
@@ -253,7 +253,7 @@ fn a_source_that_fails_panics_stalls_or_has_no_room_takes_nothing_from_those_tha
     let top = String::from_utf8(top.stdout).unwrap();
     assert!(top.contains("source `stalls` delays the others of receiver `one`"), "{top}");
 
-    // What a source reports of itself has its name.
+    // A report of a source has the source's name.
     let running = |name: &str| ask(&folder, &json!({"command": "status"})).unwrap()["running"][name].clone();
     wait_for("the status of a source", || running("steady1")["status"]["pushed"].as_u64() > Some(0));
     assert_eq!(running("steady1")["trouble"]["what"], "source `steady1`: the outside speaks slowly");

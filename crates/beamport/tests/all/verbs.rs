@@ -665,7 +665,7 @@ fn a_stream_without_a_readable_header_is_not_passed_over() {
     let (status, out, err) = told(&data, &["ls"]);
     assert_eq!(status, 2);
     assert!(err.contains("cannot read stream `devices`"), "{err}");
-    // The run is listed all the same, and that it has no account is said.
+    // The run is listed all the same, and its missing account is reported.
     assert!(out.contains("7    sealed"), "{out}");
     assert!(err.contains("run `7` has no account"), "{err}");
     assert_eq!(json(&data, &["verify", "--json"], 1)["streams"][0]["ok"], false);
@@ -1215,7 +1215,7 @@ fn doctor_says_which_live_places_are_left_over() {
     let folder = data.stream("left");
     let writer = store::Writer::open(&data.media, &folder, "left", &store::Options::disk(1 << 20)).unwrap();
     let live = writer.header().live.clone();
-    // What a killed writer leaves behind.
+    // The file that a killed writer leaves behind.
     let left = std::fs::read(live.join("head")).unwrap();
     drop(writer);
     std::fs::create_dir_all(&live).unwrap();
@@ -1504,7 +1504,7 @@ fn who_holds_what_is_listed_and_can_be_let_go() {
     assert_eq!((&sink["reader"], &sink["alive"], &sink["lag"]), (&"file:7".into(), &false.into(), &10.into()));
     let (_, out, _) = told(&data, &["ls", "--pins"]);
     assert!(out.contains("beamport forget devices 'file:7'"), "{out}");
-    // One that reads is not let go, and one that is let go is gone.
+    // A reader that reads is not forgotten, and one that is forgotten is gone.
     let (status, _, err) = told(&data, &["forget", "devices", "analysis"]);
     assert_eq!(status, 2);
     assert!(err.contains(&format!("process {} reads as `analysis`", std::process::id())), "{err}");

@@ -27,7 +27,7 @@ const WAIT: i64 = 300_000_000;
 const WINDOW: &str = "2 us";
 /// Shortest interval that is merged together, ns: the default of the instrument file.
 const SLICE: i64 = 10_000_000;
-/// What keeps the order of all that the streams hold.
+/// Shared memory for the order of all messages that the streams hold.
 const ORDER_BYTES: u64 = 256 << 20;
 
 /// `beamport up` of the whole chain, and the reader.

@@ -44,7 +44,7 @@ const STILL: Duration = Duration::from_millis(500);
 /// Pause between two looks.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// What is sent.
+/// The load that is sent.
 #[derive(Clone, Copy, Debug)]
 struct Load {
     /// Of a payload.
@@ -56,7 +56,7 @@ struct Load {
     sources: Sources,
 }
 
-/// What receives.
+/// The sources that receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sources {
     /// A source for each board, with a stream in memory.
@@ -264,7 +264,7 @@ impl Job {
         })
     }
 
-    /// What is taken in the counted seconds, and how many messages each board has sent in all.
+    /// Measures the messages received in the counted seconds. Also returns how many each board has sent in all.
     fn round(&self, taker: &mut dyn Taker, laps: u64, seconds: f64) -> Result<(Sample, Vec<u64>), Fault> {
         let (sender, begin) = (Sender::start(self.load, taker.ports())?, Instant::now());
         let first = laps * taker.ports().len() as u64 * (RING_MIB << 20) / self.load.bytes as u64;

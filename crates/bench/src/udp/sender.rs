@@ -18,7 +18,7 @@ use wire::datagram::{Flag, Header, Type};
 const CALLS: usize = 32;
 /// Rest of a sender that is ahead of its time.
 const NAP: Duration = Duration::from_micros(100);
-/// How often an end is said: it may be lost.
+/// How often an end is sent: it may be lost.
 const ENDS: u32 = 3;
 
 /// A thread that sends.
@@ -137,7 +137,7 @@ fn send_all(
             Ok(count) => left = &mut left[count..],
             Err(_) => {
                 let error = Error::last_os_error();
-                // What another program says that has just ended.
+                // The port of a program that has just ended refuses datagrams.
                 if !matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionRefused) {
                     return Err(error);
                 }

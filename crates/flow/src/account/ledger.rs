@@ -161,15 +161,15 @@ impl Account {
     }
 }
 
-/// What the source of a stream has committed.
+/// Gaps, absences and counts that the source of a stream has committed.
 struct Committed {
-    /// What it dropped.
+    /// Its gaps: messages that it dropped.
     gaps: Vec<Gap>,
     /// When it was not there.
     absences: Vec<Gap>,
     /// Some commits do not verify.
     is_damaged: bool,
-    /// What it rejected and never had a number, by origin and full word.
+    /// Rejected messages that never had a number, by origin and full word.
     refused: Refused,
     /// The book has discarded commits before this time, ns since 1970 UTC.
     since: Option<i64>,
@@ -183,9 +183,9 @@ type Refused = BTreeMap<String, BTreeMap<String, u64>>;
 struct Refusals {
     /// Commit times, ns since 1970 UTC.
     interval: Range<i64>,
-    /// What the commits so far count.
+    /// Counts of the commits so far.
     all: Refused,
-    /// Of these, what commits in the interval added.
+    /// The part that commits in the interval added.
     inside: Refused,
     /// Commits before the first one are gone, so counts that are seen for the first time may be older.
     is_cut: bool,
@@ -332,7 +332,7 @@ fn entries_of(data: &Data, stream: &str, from: u64, to: u64, run: &Run) -> Resul
         });
         counts.iter().for_each(|(word, n)| accounts[at].count(word, *n));
     }
-    // What was lost behind the last message of the run stands in commits alone.
+    // Only commits record the losses behind the last message of the run.
     if is_damaged || since.is_some_and(|since| run.start < since) {
         accounts.iter_mut().for_each(|account| account.closed = false);
         used.push(unknown_of(stream));
@@ -515,7 +515,7 @@ fn finish_account(
         let (entries, found) = entries_of(data, stream, from, to, run)?;
         all.extend(entries);
         gaps.extend(found);
-        // What came after the seal is not of the run, however long before it the source said its last.
+        // An absence that ends after the seal is not of the run, however early it began.
         let until = if run.state == wire::bprn::State::Sealed { run.time } else { i64::MAX };
         let inside = |g: &Gap| g.from < run.stop && g.to >= run.start && g.to <= until;
         gaps.extend(absences(data, stream)?.into_iter().filter(inside));
@@ -570,15 +570,15 @@ pub fn stage(data: &Data, name: &str) -> Result<Vec<Row>, Fault> {
     for input in &commit.inputs {
         let Ok(reader) = data.reader_early(&input.stream) else { continue };
         if reader.header().uuid != input.uuid {
-            // A stream made anew, or removed: what was is gone with it.
+            // The stream was recreated: the messages of this account are gone.
             continue;
         }
         let (aside, skipped, lost) = (group(input, "aside"), group(input, "skipped"), group(input, "lost"));
         let (waits, beyond) = (input.count(WAITS), input.count(BEYOND));
         let count = reader.bounds().count.max(input.next);
-        // What a recovery has cut since it was read is not in the stream any more.
+        // The stream no longer holds the messages that a recovery cut after they were read.
         let read = count.saturating_sub(input.first) + input.count(CUT);
-        // What nobody looked at, and what was looked at and waits.
+        // Messages not examined yet, and examined ones that wait.
         let held = (count - input.next + waits).saturating_sub(beyond);
         let known = input.done.saturating_add(total([&aside, &skipped, &lost].iter().flat_map(|map| map.values())));
         let closed = read == known + held;

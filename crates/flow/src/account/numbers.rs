@@ -110,7 +110,7 @@ pub(crate) struct Beside {
     pub(crate) after: Option<u64>,
 }
 
-/// What an index says of an origin and a run.
+/// The numbers of an origin in a run and beside it, from the index.
 #[derive(Default)]
 pub(crate) struct Walked {
     pub(crate) members: Numbers,

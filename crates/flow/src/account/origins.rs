@@ -119,7 +119,7 @@ pub fn name_of_life(device: &str, life: u32) -> String {
     }
 }
 
-/// The name of the device of which an origin is a life: `board` of `board#3`. What compares names compares these.
+/// The name of the device of which an origin is a life: `board` of `board#3`. Comparisons of names use it.
 pub fn device_of(origin: &str) -> &str {
     life_of(origin).map_or(origin, |(base, _)| base)
 }

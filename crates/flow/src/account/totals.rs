@@ -17,7 +17,7 @@ use crate::tally::Tally;
 use std::collections::{BTreeMap, BTreeSet};
 use store::{Entry, Error, ReadOptions, Reader};
 
-/// What is known of the entry of a stream.
+/// The accounts at the entry of a stream, and how complete they are.
 #[derive(Default)]
 pub(crate) struct Entries {
     /// The accounts, by origin.
@@ -188,7 +188,7 @@ impl Entries {
     }
 }
 
-/// What came behind the newest totals.
+/// The messages behind the newest totals.
 struct Tail<'a> {
     entries: &'a mut Entries,
     next: u64,

@@ -1,14 +1,14 @@
 //! A stream that a receiver has open beside its own thread: to create one, or to close it, waits for the disk several
 //! times, and a receiver must not.
 //!
-//! Failure behaviour: an error is that of the thread, with the next call; the call after it begins anew.
+//! Failure behaviour: the next call returns the error of the thread; the call after it retries.
 
 use crate::Fault;
 use crate::data::Data;
 use std::thread::{Builder, JoinHandle};
 use store::Drain;
 
-/// What is open, or on its way. At the end it is closed before anybody else can open it.
+/// A stream that is open, or is being opened or closed. Drop waits for both, so that nothing else opens it earlier.
 pub(crate) struct Beside<T> {
     open: Option<T>,
     opening: Option<JoinHandle<Result<T, Fault>>>,
@@ -22,7 +22,7 @@ impl<T> Default for Beside<T> {
 }
 
 impl<T: Send + 'static> Beside<T> {
-    /// What is open now.
+    /// Returns the stream if it is open.
     pub(crate) fn get(&mut self) -> Option<&mut T> {
         self.open.as_mut()
     }

@@ -18,7 +18,7 @@ use std::fmt;
 use std::time::Duration;
 use store::{Level, Meta, Options, ReadOptions, SchemaId, Stretch, Writer};
 
-/// What a book holds.
+/// A record of a book.
 pub trait Record {
     /// Schema of its message.
     const SCHEMA: SchemaId;
@@ -90,7 +90,7 @@ impl Record for wire::bpct::Control<'_> {
     }
 }
 
-/// What a book keeps.
+/// Which records a book keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeps {
     /// Every record, as long as the data folder is on a disk.
@@ -266,7 +266,7 @@ impl Data {
         matches!(store::Header::read(self.media.as_ref(), &self.stream(name)), Err(store::Error::Missing(_)))
     }
 
-    /// What of the books cannot be read, by stream. Every other message of them counts as before.
+    /// Lists the unreadable messages of books, by stream. Every other message of them counts as before.
     pub fn damage(&self) -> Result<Vec<BookDamage>, Fault> {
         let mut all = Vec::new();
         for book in self.streams(true)?.into_iter().filter(|name| name == RUNS || name.ends_with(".commits")) {

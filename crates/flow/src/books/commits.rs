@@ -41,7 +41,7 @@ fn run_of<'a>(book: &'a str, sink: &str) -> Option<&'a str> {
 /// Name under which a sink's position in a stream is kept while it writes a run.
 pub fn reader_name(sink: &str, run: &str) -> String {
     let mut name = format!("{sink}:{run}");
-    // A long name is told apart by its checksum.
+    // A checksum distinguishes long names.
     if name.len() > store::limits::READER_NAME_MAX {
         let crc = store::crc32c(name.as_bytes());
         let mut cut = store::limits::READER_NAME_MAX - 9;

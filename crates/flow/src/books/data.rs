@@ -17,7 +17,7 @@ pub struct Data {
     pub media: Arc<dyn Media>,
     /// The folder that holds a folder for each stream.
     pub folder: PathBuf,
-    /// Who writes disk streams out.
+    /// The thread that writes disk streams out.
     pub drain: Drain,
 }
 

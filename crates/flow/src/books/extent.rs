@@ -1,7 +1,7 @@
 //! Where the members of a run are in a stream that deletes messages, noted while the stream still has them.
 //!
 //! The keeper of runs follows each such stream of an unsealed run: until the first member is there, and again from the
-//! stop on. What was deleted between two looks counts as members, because the run was open at both.
+//! stop on. Messages deleted between two looks count as members, because the run was open at both.
 
 use crate::Fault;
 use crate::data::{Data, stream_fault};

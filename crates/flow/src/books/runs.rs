@@ -194,7 +194,7 @@ pub struct RunKeeper {
     followed: i64,
     /// The time of each run that is not sealed.
     times: BTreeMap<String, RunTime>,
-    /// What is said of the instrument in runs that begin from now on.
+    /// Metadata of the instrument in runs that begin from now on.
     instrument: Arc<str>,
     /// The newest step that has metadata of the instrument, and these.
     described: Option<(u64, Arc<str>)>,
@@ -230,7 +230,7 @@ impl RunKeeper {
         let (now, clock) = both_clocks(data);
         let mut times = BTreeMap::new();
         if runs.iter().any(|run| run.state != State::Sealed) {
-            // What arrived since the run began shows how far time had come, whatever the wall clock says now.
+            // Arrivals since the run began show how far time had come, whatever the wall clock shows now.
             let arrived = newest_arrival(data);
             for run in runs.iter().filter(|run| run.state != State::Sealed) {
                 let reached = if run.clock_step == 0 { arrived.min(run.stop) } else { now };
@@ -245,7 +245,7 @@ impl RunKeeper {
         Ok(Self { data, book, runs, pending, sealing, unread, extents, followed, times, instrument, described })
     }
 
-    /// Sets what is said of the instrument in runs that begin from now on: a JSON object as text, or nothing.
+    /// Sets the metadata of the instrument in runs that begin from now on: a JSON object as text, or nothing.
     pub fn set_instrument(&mut self, metadata: &str) {
         if *self.instrument != *metadata {
             self.instrument = metadata.into();
@@ -408,7 +408,7 @@ impl RunKeeper {
                 return refuse("its stop is not after its start", "omit the time to end it now");
             }
             Some(stop) if stop.first_outside > run.stop => {
-                // What lies behind that, sinks have passed over already.
+                // Sinks have already skipped the messages behind the earlier stop.
                 return refuse("it began with an earlier stop", "omit the time to end it now");
             }
             _ => {}
@@ -606,7 +606,7 @@ impl RunKeeper {
             reader.time_range(run.start, run.stop).map_err(|e| stream_fault(&stream.name, e))?
         };
         let extent = self.extents.get(&run.name).and_then(|extents| extents.get(&stream.name));
-        // What retention took since is a member all the same, where a sink has seen it.
+        // Messages that retention took since are members all the same, where a sink has seen them.
         let taken = if bounds.first > 0 && !by_arrival {
             let known = commits::of_open_run(&self.data, &run.name)?;
             seen(&known, &stream.name, &header.uuid)

@@ -20,7 +20,7 @@ pub fn statistics_of(stage: &str) -> String {
 /// A stream of statistics.
 pub struct Statistics {
     name: String,
-    /// What is kept.
+    /// Bytes of the newest messages that are kept.
     live_bytes: u64,
     writer: Beside<Writer>,
     bytes: Vec<u8>,

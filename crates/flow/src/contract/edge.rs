@@ -19,7 +19,7 @@ use store::Message;
 pub struct SourceKind {
     /// Its word.
     pub name: &'static str,
-    /// What brings the messages, in one sentence, for the reference page.
+    /// Where the messages come from, in one sentence, for the reference page.
     pub about: &'static str,
     /// Keys of its own, beside those of every stream, in the order of the reference page. `read` asks all of them, whatever
     /// their values are.
@@ -35,11 +35,11 @@ pub struct SourceKind {
 pub struct MoreKeys {
     /// Tables of the reference page.
     pub reference: fn() -> String,
-    /// What a key of this name belongs to; `None` where there is no such key.
+    /// The owner of a key of this name; `None` where there is no such key.
     pub owner: fn(&str) -> Option<String>,
 }
 
-/// What a section of a source says, once it is read without mistakes.
+/// A section of a source that was read without mistakes.
 pub trait SourcePlan: Any + Debug + Send + Sync {
     /// Loads what the source takes from files. The program calls it once, before it builds the source.
     fn prepare(&self, host: &dyn Host) -> Result<(), Fault> {
@@ -78,7 +78,7 @@ pub trait SourcePlan: Any + Debug + Send + Sync {
         None
     }
 
-    /// What the messages hold, where the section alone says so.
+    /// The contents of the messages, where the section alone determines them.
     fn sends(&self) -> Option<Sends> {
         None
     }
@@ -93,7 +93,7 @@ pub trait SourcePlan: Any + Debug + Send + Sync {
         None
     }
 
-    /// What does not fit the rest of the instrument file. `name`: of the source.
+    /// Lists the conflicts with the rest of the instrument file. `name`: of the source.
     fn conflicts(&self, name: &str, outline: &Outline<'_>) -> Vec<Conflict> {
         let _ = (name, outline);
         Vec::new()
@@ -105,7 +105,7 @@ pub trait SourcePlan: Any + Debug + Send + Sync {
     }
 }
 
-/// What a source makes of recorded input.
+/// The report of a source on recorded input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inspected {
     /// For people, line by line.
@@ -121,13 +121,13 @@ pub struct Inspected {
 pub struct WorkerKind {
     /// Its word; without a colon.
     pub name: &'static str,
-    /// What it makes of the messages, in one sentence, for the reference page.
+    /// How it processes the messages, in one sentence, for the reference page.
     pub about: &'static str,
     /// Its parameters, in the order of the reference page. `read` asks all of them, whatever their values are.
     pub keys: &'static [&'static Key],
     /// Reads `[worker.NAME.parameters]` and notes every mistake; `None` where nothing can be built.
     pub read: fn(&mut Section<'_>) -> Option<Arc<dyn WorkerPlan>>,
-    /// What the reference page says below the table of parameters, as Markdown.
+    /// Text of the reference page below the table of parameters, as Markdown.
     pub notes: &'static str,
 }
 
@@ -138,14 +138,14 @@ impl WorkerKind {
     }
 }
 
-/// What the parameters of a ready-made worker say, once they are read without mistakes.
+/// Parameters of a ready-made worker that were read without mistakes.
 pub trait WorkerPlan: Debug + Send + Sync {
-    /// What the worker asks of its runner.
+    /// The requirements of the worker on its runner.
     fn needs(&self) -> Needs {
         Needs::default()
     }
 
-    /// What the messages of the stream `stage` hold, where the parameters alone determine it.
+    /// The contents of the messages of the stream `stage`, where the parameters alone determine them.
     fn sends(&self, stage: &str) -> Option<Sends> {
         let _ = stage;
         None
@@ -176,7 +176,7 @@ impl WorkerPlace {
     }
 }
 
-/// What a ready-made worker asks of its runner.
+/// The requirements of a ready-made worker on its runner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
     /// Why it needs one slot and one input; `None` where any number will do.
@@ -208,7 +208,7 @@ pub struct LiveKind {
     pub read: fn(&str, &mut Section<'_>) -> Option<Arc<dyn LivePlan>>,
 }
 
-/// What a section of a live sink says, once it is read without mistakes.
+/// A section of a live sink that was read without mistakes.
 pub trait LivePlan: Any + Debug + Send + Sync {
     /// Builds the sink, again after each failure of it. `inputs`: the streams, in the order of the numbers by which
     /// [`LiveSink::write`] knows them.
@@ -225,8 +225,8 @@ pub trait LivePlan: Any + Debug + Send + Sync {
         Vec::new()
     }
 
-    /// What does not fit the sources whose streams the sink takes. They are given with their names; a kind knows plans
-    /// of its own crate by their type.
+    /// Lists the conflicts with the sources whose streams the sink reads, given with their names. A kind recognizes
+    /// plans of its own crate by their type.
     fn conflicts(&self, sources: &[(&str, &dyn SourcePlan)]) -> Vec<Conflict> {
         let _ = sources;
         Vec::new()
@@ -240,7 +240,7 @@ pub struct ExportKind {
     pub name: &'static str,
     /// The messages that it takes, for people.
     pub about: &'static str,
-    /// What the file consists of, in the plural.
+    /// The noun for the parts of a file, in the plural: "events".
     pub blocks: &'static str,
     /// Begins a file.
     pub begin: BeginExport,
@@ -274,7 +274,7 @@ pub struct CommandKind {
 /// The plans of sources, with their names.
 pub type NamedSources<'a> = [(&'a str, &'a dyn SourcePlan)];
 
-/// What a plan may load through the program that runs it.
+/// The files that a plan may load through the program that runs it.
 pub trait Host {
     /// The histogram in a NeXus file, in the form of the crate `sim`.
     fn histogram(&self, path: &Path) -> Result<Vec<u8>, Fault>;
@@ -284,7 +284,7 @@ pub trait Host {
     fn folder(&self) -> &Path;
 }
 
-/// What the messages of a stage hold.
+/// The contents of the messages of a stage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sends {
     /// What makes them, as the subject of a sentence: "the model `amor`".
@@ -299,7 +299,7 @@ pub struct Sends {
     pub units: Vec<(String, String)>,
 }
 
-/// What a source may compare itself with.
+/// The parts of the instrument that a source may compare itself with.
 #[derive(Debug)]
 pub struct Outline<'a> {
     /// The data folder of the instrument.
@@ -313,15 +313,15 @@ pub struct Outline<'a> {
 pub struct Conflict {
     /// Line of the value; for a default that of the section's header.
     pub origin: Origin,
-    /// What does not fit.
+    /// The conflict.
     pub what: String,
     /// Why.
     pub cause: String,
-    /// What to write instead.
+    /// The remedy, as a text to write.
     pub hint: String,
 }
 
-/// What a source adds to the metadata of a run.
+/// The metadata that a source adds to a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Provenance {
     /// Name of the group.

@@ -30,7 +30,7 @@ pub(crate) struct Blocked {
 }
 
 impl Blocked {
-    /// What becomes of a message for which there was no room. `drops`: by the policy of the stream it is lost.
+    /// Returns whether a message without room is dropped or waits. `drops`: the policy of the stream drops it.
     pub(crate) fn answer(&mut self, stream: &str, drops: bool, error: Error) -> Result<Refusal, Fault> {
         match error {
             Error::Dropped => Ok(Refusal::Dropped),

@@ -124,7 +124,7 @@ impl From<Fault> for Stop {
     }
 }
 
-/// What a slot is to do.
+/// The configuration of a slot.
 #[derive(Clone, Debug)]
 pub struct SlotOptions {
     /// Number of the slot.
@@ -139,7 +139,7 @@ pub struct SlotOptions {
     pub by_key: bool,
 }
 
-/// What one step of a slot did.
+/// The result of one step of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stepped {
     /// Something: call again.
@@ -171,10 +171,10 @@ struct Task {
     time: Option<i64>,
 }
 
-/// What the code is given.
+/// The input of the code.
 enum Given<'b> {
     Batch(Batch<'b>),
-    /// What it keeps leaves no room for this message.
+    /// The state that it keeps leaves no room for this message.
     Refused(Batch<'b>, Error),
     /// The input is complete up to this time.
     Time(i64),
@@ -206,7 +206,7 @@ struct Account {
     gaps: Vec<Gap>,
     /// When work on them began, ns of `Media::clock`.
     began: i64,
-    /// What user code keeps, as it said last, and the messages that wait.
+    /// The state that user code keeps, as last reported, and the messages that wait.
     kept: Vec<u64>,
     waiting: Waiting,
     /// Pushed for messages that have no end yet.
@@ -217,12 +217,12 @@ struct Account {
     is_cut: bool,
 }
 
-/// How many messages (or batches) in a row went aside.
+/// The number of messages (or batches) in a row that were set aside.
 #[derive(Default)]
 struct AsideRow {
     /// The message that was begun last.
     begun: Option<u64>,
-    /// The one that was begun last and went aside.
+    /// The last one that was begun and set aside.
     counted: Option<u64>,
     count: u32,
     /// The slot has done a message since it started.
@@ -353,7 +353,7 @@ impl Outputs<'_> {
         }
     }
 
-    /// What was pushed was made because time has passed, and of no message.
+    /// The pushed messages were made because time has passed, and from no message.
     fn end_time(&mut self) {
         self.account.outputs = vec![std::mem::take(&mut self.account.open)];
         self.account.uneven = true;
@@ -422,11 +422,11 @@ impl Outputs<'_> {
                     self.account.open += 1;
                     return Ok(());
                 }
-                // A reader of the runner must see what was made, or the view never lets go of what is before.
+                // A reader of the runner must see the new messages, or the view never releases those before them.
                 Pushed::Full => {
                     self.writer.publish();
                     if self.account.next > self.account.first {
-                        // What is done is shown, so that it can be let go.
+                        // An answer shows the runner what is done, so that its room can be freed.
                         self.account.answer(self.writer, self.task, self.media, self.bytes, MORE, "")?;
                     }
                     if !self.wait_for_room() {
@@ -633,7 +633,7 @@ pub(crate) fn cut(text: &str) -> &str {
     &text[..end]
 }
 
-/// What became of a message that was offered to the writer.
+/// Whether the writer accepted a message.
 fn pushed(answer: store::Result<u64>, writer: &Writer) -> Result<Pushed, Fault> {
     match answer {
         Ok(_) => Ok(Pushed::Taken),
@@ -690,8 +690,8 @@ impl Slot {
         self.writer.wait_room(timeout);
     }
 
-    /// Does one task, as far as it can. `wait` is called where there is no room for what is made: it waits, and says
-    /// whether to try again; if not, the message is begun anew in a later step.
+    /// Does one task, as far as it can. Without room for results it calls `wait`, which waits and returns whether to
+    /// retry; if not, a later step restarts the message.
     pub fn step(&mut self, worker: &mut dyn Worker, wait: &mut dyn FnMut(&Writer) -> bool) -> Result<Stepped, Fault> {
         if self.task.is_none() && !self.take()? {
             // Not between two tasks: it waited in vain.
@@ -721,7 +721,7 @@ impl Slot {
             _ => {}
         }
         self.tasks.commit(task.number);
-        // What was asked for before the runner knew of the lack of room is answered for with nothing, and asked for anew.
+        // Tasks from before the runner knew of the lack of room get an empty answer, and the runner repeats them.
         let is_behind = |stopped: &([u8; 16], u64)| stopped.0 == task.uuid && task.first > stopped.1;
         let comes_later = worker.keeps() && self.stopped.as_ref().is_some_and(is_behind);
         if !self.account.is_cut && !comes_later {
@@ -901,8 +901,8 @@ impl Account {
         *self = Self { first, next: first, output_first, outputs, aside, kept, waiting, began, ..Self::default() };
     }
 
-    /// Says what was done of a task since the last answer, and begins anew behind it. False if there is no room even for
-    /// that.
+    /// Reports the part of a task that was done since the last answer, and restarts behind it. False if there is no
+    /// room even for that.
     fn answer(
         &mut self,
         writer: &mut Writer,

@@ -19,12 +19,12 @@ const LIVE_BYTES: u64 = 64 << 20;
 /// A source time further ahead of now than this, ns, is flagged: the default of the instrument file, 10 min.
 const AHEAD_MAX: i64 = 600_000_000_000;
 
-/// What is known of a message beside its bytes.
+/// The properties of a message beside its bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Label<'a> {
     /// Source time, ns since 1970 UTC (or what the stream's clock counts).
     pub time: i64,
-    /// Who made it.
+    /// Its maker.
     pub origin: &'a str,
     /// Its number from its maker; `None`: the next one of its origin.
     pub number: Option<u64>,
@@ -98,8 +98,8 @@ impl Appender {
         }
     }
 
-    /// Appends a message of `len` bytes that `write` puts into stream memory itself; else as [`Appender::push`]. What the
-    /// room holds before is unknown.
+    /// Appends a message of `len` bytes that `write` puts into stream memory itself; else as [`Appender::push`]. The
+    /// initial bytes of the room are undefined.
     pub fn push_written(
         &mut self,
         label: &Label<'_>,

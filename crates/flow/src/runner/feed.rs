@@ -1,8 +1,9 @@
 //! The runner of a sink: one run, some streams, commits.
 //!
 //! Order at each commit: the sink flushes (what it wrote is durable), then the commit is appended to the book of the run
-//! (see `commits`) and waited for, then the named positions move and the streams may let go. A feed that starts again
-//! reads the last commit and goes on behind it with the sink's own `state`: nothing is done twice, nothing left out.
+//! (see `commits`) and waited for, then the named positions move and the streams may free messages. A feed that
+//! restarts reads the last commit and resumes behind it with the sink's own `state`: nothing is done twice, nothing
+//! left out.
 //!
 //! The sink reads disk streams up to the mark `disk` only, so a power cut cannot take back what a file shows.
 
@@ -37,14 +38,14 @@ struct FeedInput {
     content: Content,
 }
 
-/// What one step of a feed did.
+/// The result of one step of a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeedStep {
     /// Messages taken from the streams.
     pub messages: u64,
     /// The run is sealed and all its members have been given to the sink: `finish` may come.
     pub complete: bool,
-    /// The stop of the run was fixed before messages already written: the sink must begin anew, see [`Feed::restart`].
+    /// The stop of the run was fixed before messages already written: the sink must restart, see [`Feed::restart`].
     pub overrun: bool,
 }
 
@@ -185,7 +186,7 @@ impl Feed {
         self.inputs.iter().map(|i| &i.account)
     }
 
-    /// What was found missing so far.
+    /// The gaps found so far.
     pub fn gaps(&self) -> &[Gap] {
         &self.gaps
     }
@@ -355,13 +356,13 @@ impl Feed {
         self.accounts().all(is_known).then(|| format!("{sum:016x}"))
     }
 
-    /// Whether the streams still hold everything that was read, so that a sink that begins anew loses nothing.
+    /// Whether the streams still hold everything that was read, so that a sink that restarts loses nothing.
     pub fn has_all(&self) -> bool {
         self.inputs.iter().all(|input| input.reader.bounds().first <= input.account.first)
     }
 
-    /// Begins anew, with a new sink: everything is read again from where the run begins. `flush` comes next, so that
-    /// nobody goes on from the state of the old one.
+    /// Restarts with a new sink: everything is read again from the beginning of the run. The caller calls `flush` next,
+    /// so that nothing resumes from the state of the old sink.
     pub fn restart(&mut self) -> Result<(), Fault> {
         for FeedInput { reader, account, looked_back, .. } in &mut self.inputs {
             *looked_back = false;
@@ -534,7 +535,7 @@ fn gone_on(run: &Run, known: &Input, header: &store::Header) -> Input {
     account
 }
 
-/// What comes next of a run in one stream, from the place of an input on.
+/// The next part of a run in one stream, from the position of an input on.
 enum Ahead {
     /// Messages that are there or may come, up to this sequence.
     Kept(u64),
@@ -560,11 +561,11 @@ fn ahead(run: &Run, header: &store::Header, account: &Input) -> Ahead {
     Ahead::End
 }
 
-/// What is known of messages that are lost.
+/// The known properties of lost messages.
 struct Known {
     /// How many of them are, or may be, members of the run.
     members: u64,
-    /// Who made them, where that is one origin.
+    /// Their origin, where it is only one.
     origin: String,
     /// Their first time.
     from: i64,
@@ -578,7 +579,7 @@ impl Default for Known {
     }
 }
 
-/// What the index says of the members of a run in `first..end`. An entry that does not verify may be a member.
+/// The members of a run in `first..end`, from the index. An entry that does not verify may be a member.
 fn known(run: &Run, reader: &mut Reader, first: u64, end: u64) -> store::Result<Known> {
     let clock = reader.header().clock;
     let (mut members, mut rows, mut times) = (0, Vec::new(), (i64::MAX, i64::MIN));

@@ -52,7 +52,7 @@ pub struct Intake {
     writer: Writer,
     ahead_max: i64,
     origins: Origins,
-    /// What came and was no message, once there is some, and of that what is not in the stream yet.
+    /// The stream of input that is no message, once there is some; `strays` is the part that is not in it yet.
     aside: Beside<Writer>,
     strays: Vec<Row>,
     /// The book, while there is something to commit now and then: it has a thread and files.
@@ -65,7 +65,7 @@ pub struct Intake {
     lasting: Vec<Gap>,
     pace: Pace,
     frontier: i64,
-    /// What it becomes once this record of the book is safe.
+    /// The next frontier, once this record of the book is safe.
     coming: Option<(u64, i64)>,
     ended: bool,
     /// A commit says that nothing more will come.
@@ -84,7 +84,7 @@ pub struct Intake {
     is_late: bool,
     /// The last step found no room for a message.
     is_blocked: bool,
-    /// What the source knows to be safe.
+    /// The source knows that messages below are safe.
     safe: u64,
 }
 
@@ -710,11 +710,11 @@ impl Pace {
         {
             return Wanted::Table;
         }
-        // The book lets go of its oldest commits: the newest table is none of them.
+        // The book discards its oldest commits: the newest table must not be among them.
         if self.book_bytes > BOOK_HISTORY_BYTES / 2 {
             return Wanted::Table;
         }
-        // What retention takes has to be in totals before. It never takes what is not older than half of what is there.
+        // Messages must be in totals before retention takes them. It never takes any from the newer half of the stream.
         let first = writer.first_sequence();
         if first > 0 && origins.is_changed() && (next - self.below.min(next)) * 2 > next - first {
             return Wanted::Changed;

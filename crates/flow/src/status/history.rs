@@ -1,4 +1,4 @@
-//! What a watch knows of a stream from its earlier looks, so that each reads only new entries.
+//! The results of a watch's earlier looks at a stream, so that each look reads only new entries.
 //!
 //! Constraints: bytes are summed in blocks of entries, and a block that retention took in part is summed again. The
 //! ledger is asked at most 5 % of the time.
@@ -13,7 +13,7 @@ use wire::bprn::State;
 /// Entries of one sum: retention moves in steps of segments, and a partly taken sum is made again from its rest.
 const BLOCK: u64 = 4096;
 
-/// What is known of a stream from earlier looks.
+/// The results of earlier looks at a stream.
 #[derive(Default)]
 pub(super) struct History {
     pub(super) uuid: [u8; 16],
@@ -26,11 +26,11 @@ pub(super) struct History {
     /// Late messages by run: (looked at below this sequence, count).
     pub(super) late: HashMap<String, (u64, u64)>,
     pub(super) lost: Option<LossCount>,
-    /// What recoveries cut of messages that were marked.
+    /// Marked messages that recoveries have cut.
     pub(super) cut: Vec<Gap>,
 }
 
-/// What the ledger said is lost of a stream.
+/// The lost messages of a stream, from the ledger.
 #[derive(Clone, Copy)]
 pub(super) struct LossCount {
     /// When it was asked, ns of `Media::clock`.

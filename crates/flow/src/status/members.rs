@@ -49,7 +49,7 @@ pub struct Places {
 pub fn places(run: &Run, reader: &mut Reader) -> Result<Places, Fault> {
     let (first, next, gone) = span(run, reader)?;
     let (spans, cut) = run.spans(reader.header(), first, next);
-    // What went with its stream is counted as gone.
+    // Messages that were removed with their stream count as gone.
     let is_other = ranges(run, &reader.header().name).any(|r| r.uuid != reader.header().uuid);
     Ok(Places { spans, gone, cut: if is_other { 0 } else { cut } })
 }

@@ -1,4 +1,4 @@
-//! What a merge by number did not have.
+//! The ids that a merge by number lacks, or has in part.
 
 use crate::ledger::filled;
 use crate::records::{Commit, Gap};
@@ -6,7 +6,7 @@ use crate::{Data, Fault, commits_of};
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 
-/// The ids that a merge by number did not have, or not whole.
+/// The ids that a merge by number lacks, or has in part.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Missing {
     /// Merge.

@@ -59,7 +59,7 @@ pub struct StreamStatus {
     pub name: String,
     /// `memory` or `disk`.
     pub level: &'static str,
-    /// What its source times mean.
+    /// The meaning of its source times.
     pub clock: &'static str,
     /// Oldest sequence that is there.
     pub first: u64,
@@ -101,7 +101,7 @@ pub struct StreamStatus {
     pub cut: Vec<Gap>,
     /// Streams that this one points into, if it is a view.
     pub parents: Vec<String>,
-    /// Who reads.
+    /// Its readers.
     pub readers: Vec<ReaderStatus>,
 }
 
@@ -142,7 +142,7 @@ pub struct WorkerStatus {
     pub since: serde_json::Value,
     /// The worker beside which it runs as a shadow.
     pub shadow: Option<String>,
-    /// What the code of each slot says of itself.
+    /// Statistics that the code of each slot reports.
     pub statistics: BTreeMap<u32, BTreeMap<String, serde_json::Value>>,
 }
 
@@ -184,9 +184,9 @@ pub struct RunStatus {
     pub dead_time: Vec<ledger::DeadTime>,
     /// How far the wall clock was set in the run, or ahead of which arrivals it began, ns: negative = back, 0 = not.
     pub clock_step_ns: i64,
-    /// Who or what ended it.
+    /// The person or the condition that ended it.
     pub reason: String,
-    /// Why it has no account where it should have one, or is perhaps not as it is shown.
+    /// Why it lacks an account that it should have, or may differ from what is shown.
     pub trouble: Option<String>,
 }
 
@@ -212,7 +212,7 @@ pub struct Status {
     pub stages: Vec<ledger::Row>,
     /// The ids that merges by number did not have; only looked for with the accounts.
     pub missing: Vec<Missing>,
-    /// What cannot be read.
+    /// Streams that cannot be read.
     pub unreadable: Vec<Unreadable>,
     /// Messages of books that cannot be read; only looked for with the accounts.
     pub damaged: Vec<BookDamage>,
@@ -363,7 +363,7 @@ impl Watch {
     fn look_at_workers(&mut self, status: &mut Status) -> Result<(), Fault> {
         for book in self.data.streams(true)? {
             let Some(name) = book.strip_suffix(".statistics") else { continue };
-            // Not of one that was removed, or made anew, meanwhile.
+            // Skips a stream that was removed or recreated meanwhile.
             let Ok(Some(state)) = WorkerState::newest(&self.data, name) else { continue };
             // Receivers have such streams too.
             if !state.numbers.contains_key("slots") {
@@ -536,7 +536,7 @@ pub fn arrival_ahead(reader: &mut Reader, now: i64) -> Option<i64> {
     (ahead > store::limits::CLOCK_STEP_NS).then_some(ahead)
 }
 
-/// What a look at a stream needs to know beside the stream.
+/// The context of a look at a stream.
 struct Look<'a> {
     /// ns since 1970 UTC.
     now: i64,

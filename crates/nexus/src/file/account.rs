@@ -1,7 +1,8 @@
 //! The account of a run as datasets: the JSON as it is, and its lists as tables.
 //!
-//! A list of objects becomes a group with a dataset for each key, one row an object: numbers where all are numbers, else
-//! text; an object of counts (`{"full": 3}`) is their sum. What is no list of objects stands in the JSON alone.
+//! A list of objects becomes a group with a dataset for each key and a row for each object: numbers where all values
+//! are numbers, else text; an object of counts (`{"full": 3}`) becomes their sum. Of the other values, `closed`,
+//! `content` and `lost` are datasets; the rest is in the JSON only.
 
 use crate::hdf::value::Data;
 use crate::limits::TABLE_ROWS_MAX;
@@ -11,7 +12,7 @@ use wire::DType;
 /// A group and its datasets.
 pub(crate) type Table = (String, Vec<(String, Data)>);
 
-/// What is to be written below `path`.
+/// Returns the groups and datasets to write below `path`.
 pub(crate) fn tables(path: &str, account: &str) -> Vec<Table> {
     let whole = Data::text(account.replace('\0', ""));
     let mut out = vec![(path.to_owned(), vec![("account".to_owned(), whole)])];

@@ -1,22 +1,22 @@
-//! The sink `files`: the frames of each stream in HDF5 files of at most so many frames, in a folder of the run.
+//! The sink `files`: the frames of each stream in HDF5 files of at most N frames each, in a folder of the run.
 //!
 //! ```text
-//! FOLDER/run_camera_000001.h5    whole; never touched again once a commit says so
+//! FOLDER/run_camera_000001.h5    complete; never changed after the commit that says so
 //! FOLDER/run_camera_000002.h5    grows
-//! FOLDER/B3SUMS                  a line for each file that is whole, as `b3sum --check` reads it
+//! FOLDER/B3SUMS                  a line for each complete file, as `b3sum --check` reads it
 //! ```
 //!
 //! * Each file is a NeXus file of its own ([`Nexus`], with a template made here). A frame that a file cannot hold, because
 //!   it is full or has frames of another shape, type or too many other attributes, begins the next one.
-//! * The state of a commit is the number of the file that grows, its own state, and how long `B3SUMS` is: it does not
-//!   grow with the run. A writer that starts again goes on in that file, though an earlier one had got further: the frames
-//!   come again, files with higher numbers go, and `B3SUMS` is cut.
-//! * What was not hashed while a file was written (`tree`) a thread reads while the next one grows; one at a time for
-//!   each stream, so that who writes faster than that waits.
+//! * The state of a commit is the number of the file that grows, the state of that file, and the length of `B3SUMS`: it
+//!   does not grow with the run. A restarted writer resumes in that file, even if an earlier one had got further: files
+//!   with higher numbers are deleted, `B3SUMS` is cut, and the frames are delivered again.
+//! * A thread reads the parts of a file that were not hashed while it was written (`hash_tree`), while the next file
+//!   grows; one at a time for each stream, so a faster writer waits.
 //! * The account of the run stands in the last file of each stream.
 //!
-//! Failure: no room, here too, loses nothing: the same call works when there is room. What was already taken of the
-//! messages of that call is not taken again. A file of that name that is not of the run is not replaced, and where the
+//! Failure: no room, here too, loses nothing: the same call works when there is room, and skips the messages of that
+//! call that were accepted before. A file of that name that does not belong to the run is not replaced, and where the
 //! folder's name is that of a link or a file, nothing is written: the work is refused.
 
 use super::job::{Job, is_of_run};
@@ -42,7 +42,7 @@ const STATE_VERSION: u64 = 2;
 /// Name of the list of files with their hashes.
 pub const SUMS: &str = "B3SUMS";
 
-/// What is to be written.
+/// The files to write, and their run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Folder of the run; it is made in a folder that is there.
@@ -61,7 +61,7 @@ pub struct Plan {
     pub run_id: String,
     /// Begin of the run, ns since 1970 UTC.
     pub start: i64,
-    /// What the user says about it, JSON text; perhaps empty.
+    /// The user's metadata of the run, JSON text; may be empty.
     pub metadata: String,
 }
 
@@ -145,9 +145,9 @@ fn is_empty(state: &str) -> bool {
 
 /// Why a step was not done.
 enum Stop {
-    /// For want of room: it may work later.
+    /// For lack of room: a retry may succeed.
     Room(Fault),
-    /// For a reason that will come again.
+    /// For a permanent reason.
     Refused(Fault),
     Other(Fault),
 }
@@ -187,9 +187,9 @@ struct Series {
     /// Of the file, at the last flush.
     state: String,
     hashing: VecDeque<Hashing>,
-    /// Messages below were taken, though the call that brought them may have failed.
+    /// Messages below were accepted, though the call that brought them may have failed.
     taken: u64,
-    /// Those of them that went aside and were not told yet.
+    /// Those of them that were set aside and are not reported yet.
     aside: Vec<Aside>,
 }
 
@@ -399,7 +399,7 @@ impl Series {
         Ok(())
     }
 
-    /// Has a file hashed that is whole.
+    /// Starts a thread that hashes a complete file.
     fn hash(&mut self, plan: &Plan, number: u64, tree: Tree) -> Result<(), Fault> {
         let file = plan.job(&self.stream, number)?.file;
         let thread = std::thread::Builder::new().name("hash".into()).spawn(move || product(&file, tree));
@@ -505,7 +505,7 @@ impl Sums {
         json!([self.length, self.files, self.bytes])
     }
 
-    /// Notes a file that is whole.
+    /// Adds a complete file to the lines and totals of `B3SUMS`.
     fn add(&mut self, known: &Product) {
         let name = Path::new(&known.file).file_name().unwrap_or_default().to_string_lossy();
         self.waiting += &format!("{}  {name}\n", known.blake3);

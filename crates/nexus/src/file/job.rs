@@ -1,16 +1,16 @@
-//! What a file is made from.
+//! The description of a NeXus file.
 
 use crate::hdf::h5::File;
 use crate::template::Template;
 use flow::Fault;
 use std::path::PathBuf;
 
-/// What a file is about.
+/// A NeXus file to write: its template, its inputs and its run.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// The file.
+    /// Path of the file.
     pub file: PathBuf,
-    /// What stands in it.
+    /// Groups, datasets and modules of the file.
     pub template: Template,
     /// Names of the streams; their places are the input numbers of [`Sink::write`].
     pub inputs: Vec<String>,
@@ -20,12 +20,13 @@ pub struct Job {
     pub run_id: String,
     /// Begin of the run, ns since 1970 UTC.
     pub start: i64,
-    /// What the user says about it, JSON text; perhaps empty.
+    /// The user's metadata of the run, JSON text; may be empty.
     pub metadata: String,
 }
 
 impl Job {
-    /// What [`Nexus::begin`](super::sink::Nexus::begin) refuses, now and later: a stream that is no input, a name that another file has.
+    /// Checks for what [`Nexus::begin`](super::sink::Nexus::begin) refuses permanently: a stream that is no input, a
+    /// name that another file has.
     pub fn check(&self, replace: bool) -> Result<(), Fault> {
         self.check_inputs()?;
         if !replace && self.file.exists() && !is_of_run(self) {

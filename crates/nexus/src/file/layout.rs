@@ -12,16 +12,16 @@ use crate::static_file::{Source, copy_attributes, copy_object};
 use crate::template::{Data, Group, Node, Template};
 use flow::Fault;
 
-/// What is written once, from the template.
+/// Lays out a file: writes what the template has from the beginning.
 pub(crate) struct FileLayout<'a> {
     pub(crate) file: &'a File,
     pub(crate) handle: &'a mut FileHandle,
     pub(crate) fillings: Vec<Filling>,
     pub(crate) links: Vec<(String, String)>,
     pub(crate) job: &'a Job,
-    /// What the file begins with a copy of.
+    /// The static file that the file begins with a copy of.
     pub(crate) of_static: Option<&'a Source>,
-    /// Something of that could not be copied.
+    /// A part of the static file could not be copied.
     pub(crate) is_damaged: bool,
 }
 
@@ -134,7 +134,7 @@ impl FileLayout<'_> {
                 Node::Group(inner) => self.links(inner, &format!("{path}/{}", inner.name))?,
                 Node::Link { name, target, .. } => {
                     let target: String = target.iter().map(|s| format!("/{s}")).collect();
-                    // What is written at the end only (`end_time`, `minimum_value`) is named by its path.
+                    // A dataset that is written at the end only (`end_time`, `minimum_value`) is linked by its path.
                     let to = if self.file.exists(&target)? { To::Thing(&target) } else { To::Path(&target) };
                     self.file.link(to, &format!("{path}/{name}"))?;
                 }
@@ -180,7 +180,7 @@ pub(crate) fn write_fixed(
     attributes.iter().try_for_each(|(name, value)| file.set_attribute(path, name, value))
 }
 
-/// Links whose target is a dataset that grows: it may be made anew once.
+/// Links whose target is a dataset that grows: it may be recreated once.
 pub(crate) fn growing_links(template: &Template, fillings: &[Filling]) -> Vec<(String, String)> {
     fn walk(group: &Group, path: &str, out: &mut Vec<(String, String)>) {
         for node in &group.children {

@@ -1,10 +1,10 @@
 //! The sink: messages of one run to one NeXus file.
 //!
-//! Constraints: the file at its name is valid from the first moment on. It is laid out beside (`.NAME.new`) and renamed
-//! when it is whole, as an empty file of the run; from then on it grows in place.
+//! Constraints: the file is valid from the moment it has its name. It is laid out as `.NAME.new`, an empty file of the
+//! run, and renamed when the layout is complete; from then on it grows in place.
 //!
-//! * [`Nexus::begin`] lays the file out. [`Nexus::resume`] goes on with one that an earlier process left: rows past the
-//!   last commit are cut off. What cannot be resumed is begun anew, so a small valid file takes its place at once.
+//! * [`Nexus::begin`] lays the file out. [`Nexus::resume`] resumes one that an earlier process left: rows past the last
+//!   commit are cut off. A file that cannot be resumed is recreated, so a small valid file takes its place at once.
 //! * `flush` writes what was gathered, then libhdf5's metadata, then syncs, and returns the rows of every dataset.
 //! * Rows appear at a flush, those of a module at once; a writer killed at any moment leaves the file of one flush or the
 //!   next, module by module (`metadata` has the order of the writes).
@@ -79,11 +79,11 @@ pub struct Nexus {
 
 /// Why a file was not laid out.
 pub(crate) enum NotMade {
-    /// For want of room: it may work later.
+    /// For lack of room: a retry may succeed.
     NoRoom(Fault),
-    /// For a reason that will come again.
+    /// For a permanent reason.
     Never(Fault),
-    /// For another.
+    /// For another reason.
     Other(Fault),
 }
 
@@ -101,7 +101,7 @@ impl NotMade {
     }
 }
 
-/// What a filling has from before the run.
+/// The last message before the run, of one filling.
 #[derive(Default)]
 enum Before {
     /// It wants none.
@@ -126,7 +126,8 @@ struct Route {
     unwanted: Cell<usize>,
 }
 
-/// What has rows in memory. The cost of a message must not depend on the number of fillings, so no message scans them.
+/// Fillings with rows in memory. The cost of a message must not depend on the number of fillings, so no message scans
+/// them.
 #[derive(Default)]
 struct Queue {
     /// Fillings with rows that the next flush writes, each once.
@@ -186,8 +187,8 @@ impl Nexus {
         }
     }
 
-    /// Goes on with a file as `state` (of the last commit) says. An error says why it cannot be resumed; then
-    /// [`Nexus::begin`] with `replace` and from the first message on.
+    /// Resumes a file from `state` (of the last commit). An error says why it cannot be resumed; then call
+    /// [`Nexus::begin`] with `replace`, and write from the first message on.
     pub fn resume(job: Job, state: &str) -> Result<Self, Fault> {
         job.check_inputs()?;
         let other = |cause: &str| Fault::new(format!("{} cannot be gone on with", job.file.display()), cause);
@@ -273,8 +274,8 @@ impl Nexus {
         }
     }
 
-    /// The file takes so many frames; each further one goes aside as [`ANOTHER`](crate::module::ANOTHER), and so does one
-    /// that cannot stand beside those that are there.
+    /// Limits the file to `max` frames. Each further one is set aside as [`ANOTHER`](crate::module::ANOTHER), and so is
+    /// one that the file cannot hold beside the others.
     pub(crate) fn set_frames_max(&mut self, max: u64) {
         self.fillings.iter_mut().for_each(|filling| filling.set_frames_max(max));
     }
@@ -403,7 +404,7 @@ impl Nexus {
         json!({"version": STATE_VERSION, "template": self.job.template.digest, "modules": modules}).to_string()
     }
 
-    /// What a message says, and by whom; nothing of a schema that `wire` does not know and a module from outside takes.
+    /// Decodes a message and finds its origin; no message where only a module from outside reads the schema.
     fn decode<'m>(&self, message: &Message<'m>) -> Result<(Option<wire::Message<'m>>, &'m str), &'static str> {
         let schema = message.entry.schema.0;
         if wire::schema_id(message.payload) != Some(schema) {
@@ -421,8 +422,8 @@ impl Nexus {
         Ok((Some(read), source))
     }
 
-    /// Gives messages to the modules from outside that want them, to each many at once. What became of each message is asked
-    /// in [`Nexus::take`].
+    /// Gives messages to the modules from outside that want them, many at once to each. [`Nexus::take`] asks for the
+    /// result of each message.
     fn take_outside(&mut self, input: usize, messages: &[Message<'_>]) -> Result<(), Fault> {
         if self.outside.is_empty() {
             return Ok(());
@@ -612,8 +613,8 @@ impl Sink for Nexus {
 }
 
 impl Nexus {
-    /// Writes what is known only at the end, with the account of the run where this file shall have it, and closes the
-    /// file, which is whole and on disk then.
+    /// Writes what is known only at the end, with the account of the run where this file has it, and closes the file,
+    /// which is then complete and on disk.
     pub(crate) fn close(&mut self, account: Option<&str>) -> Result<(), Fault> {
         self.begin_all();
         self.with_file(|me, file| {
@@ -642,7 +643,7 @@ impl Nexus {
         self.handle.sync()
     }
 
-    /// What is known of the hash of the file, which is closed.
+    /// Returns the known hashes of the file, which is closed.
     pub(crate) fn take_tree(&self) -> Tree {
         self.handle.take_tree()
     }
@@ -664,8 +665,8 @@ impl Route {
     }
 }
 
-/// Gives a filling what was said before the run, if it was not given yet; true where it made rows of that. What it cannot
-/// take is left out: it is no member of the run.
+/// Gives a filling the message from before the run, if it has not had it; true where that made rows. A message that the
+/// filling refuses is left out: it is no member of the run.
 fn begin_with(before: &mut Before, filling: &mut Filling) -> bool {
     if let Before::Known(entry, payload) = std::mem::take(before)
         && let Ok(read) = wire::read(&payload)

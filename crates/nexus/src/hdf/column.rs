@@ -4,15 +4,16 @@
 //! never runs ahead of the bytes: libhdf5 hears of whole chunks as they are written and of the exact count at a flush,
 //! and what it knows reaches the disk at a flush only, after the bytes (`metadata`).
 //!
-//! The size of the chunks is chosen when the first rows are written, from how many came until then: a log of a value a
-//! second costs a page, a detector gets chunks of 1 MiB. Until then the dataset is empty and can be made anew.
+//! The size of the chunks is chosen when the first rows are written, from the bytes gathered until then: a log of a
+//! value a second costs a page, a detector gets chunks of 1 MiB. Until then the dataset is empty and can be recreated.
 //!
-//! With a filter, whole chunks are packed in several threads and then given a place. The begun chunk lies as it is, with
-//! the mask of its filters, so that a flush adds to it in place: packed anew each second it would cost room each second.
-//! When it is whole its place serves another begun one, after the file was told and a while later ([`LEFT_REST`]): a
-//! reader who opened the file before, and who takes it up after a kill, still finds in it what the file said is there.
+//! With a filter, complete chunks are packed in several threads and then given a place. The begun chunk is stored
+//! unpacked, with the mask of its filters, so that a flush adds to it in place: packed again each second it would cost
+//! room each second. When it is complete, another begun chunk reuses its place, once the file's metadata is written and
+//! [`LEFT_REST`] has passed: a reader that opened the file before, and a writer that resumes it after a kill, still
+//! find there the rows that the file listed.
 //!
-//! Failure: a write that finds no room leaves the rows in memory; the same call again goes on where it was.
+//! Failure: a write that finds no room leaves the rows in memory; the same call then resumes where it stopped.
 
 use crate::hdf::filter::Filter;
 use crate::hdf::h5::{Cell, File, Growing, chunk_at};
@@ -44,7 +45,7 @@ thread_local! {
     pub(crate) static LOOKED_AT: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
-/// What a column is, before it holds anything.
+/// The description of a column, before it holds rows.
 #[derive(Clone, Debug)]
 pub(crate) struct Design {
     /// Path of the dataset.
@@ -202,7 +203,7 @@ impl Column {
         self.design.cell = cell;
         self.design.row = row.to_vec();
         self.row_bytes = row_bytes(&self.design);
-        // Not what the file has: it is made anew.
+        // The dataset in the file differs: it will be recreated.
         self.chunk_rows = 0;
         true
     }
@@ -215,7 +216,7 @@ impl Column {
         }
     }
 
-    /// Has an empty dataset made anew for its first rows, whatever stands there.
+    /// Marks an empty dataset to be recreated for its first rows, whatever the file has there.
     pub(crate) fn make_anew(&mut self) {
         debug_assert!(self.rows == 0);
         self.chunk_rows = 0;
@@ -333,7 +334,7 @@ impl Column {
             pieces.iter().map(|p| p.place + (p.last - p.first) as u64).chain(place.map(|p| p + chunk_bytes as u64));
         handle.reserve(end.max().unwrap_or(0))?;
         if let Some(place) = place {
-            // What is in the file already is not written again, but for its last page.
+            // Of what the file already has, only the last page is written again.
             let from = known.max(begun);
             handle.put(place + (from - begun) as u64, &self.gathered.bytes()[from..])?;
         }
@@ -362,8 +363,8 @@ impl Column {
         Ok(())
     }
 
-    /// The same through a filter, when the dataset has its rows. Until the memory lets go of a chunk all of it can be done
-    /// again: a chunk that has as many bytes as before stays where it is.
+    /// The same through a filter, when the dataset has its number of rows. Until a chunk leaves memory, the whole call
+    /// can be repeated: a chunk that has as many bytes as before stays where it is.
     fn write_packed(&mut self, filter: Filter, handle: &mut FileHandle, all: bool, whole: usize) -> Result<(), Fault> {
         let chunk_bytes = self.chunk_rows as usize * self.row_bytes;
         let (begun, length) = (whole * chunk_bytes, self.gathered.len());
@@ -395,7 +396,7 @@ impl Column {
         }
         handle.reserve(end.max(home.map_or(0, |place| place + chunk_bytes as u64)))?;
         if let Some(place) = home {
-            // What is in the file already is not written again, but for its last page.
+            // Of what the file already has, only the last page is written again.
             let from = if whole == 0 { self.written / PAGE * PAGE } else { begun };
             handle.put(place + (from - begun) as u64, &self.gathered.bytes()[from..])?;
             self.left.retain(|(other, ..)| *other != place);

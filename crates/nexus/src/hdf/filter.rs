@@ -28,7 +28,7 @@ pub enum Filter {
     Deflate,
 }
 
-/// One filter as libhdf5 is told of it: its number, and its settings.
+/// One filter in the form of libhdf5: its number, and its settings.
 pub(crate) type Stage = (i32, Vec<u32>);
 
 impl Filter {

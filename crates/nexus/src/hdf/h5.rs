@@ -63,7 +63,7 @@ pub(crate) fn call<T: Answer>(what: impl FnOnce() -> String, f: impl FnOnce() ->
     Ok(answer)
 }
 
-/// Calls libhdf5 under its lock where the answer is no error.
+/// Calls libhdf5 under its lock, for calls that report no error.
 pub(crate) fn locked<T>(f: impl FnOnce() -> T) -> T {
     let _guard = hdf5_metno_sys::LOCK.lock();
     f()
@@ -223,7 +223,7 @@ fn keep_in_header(list: &Id) -> Result<(), Fault> {
 /// An open file.
 pub(crate) struct File {
     id: Hid,
-    /// What libhdf5 wrote and the file has not; none where a file is only read.
+    /// Metadata that libhdf5 wrote and the file does not have yet; none where a file is only read.
     held: Option<Held>,
 }
 
@@ -246,7 +246,7 @@ impl File {
         Ok(Self { id, held: Some(metadata::of_file(id)?) })
     }
 
-    /// Opens a file to go on with.
+    /// Opens an existing file.
     pub(crate) fn open(path: &Path, writable: bool) -> Result<Self, Fault> {
         let (name, access) = (c_path(path)?, access_list(writable)?);
         let flags = if writable { h5f::H5F_ACC_RDWR } else { h5f::H5F_ACC_RDONLY };
@@ -275,7 +275,7 @@ impl File {
         Ok(())
     }
 
-    /// What libhdf5 wrote and the file does not have yet; none where it is only read.
+    /// Returns the metadata that libhdf5 wrote and the file does not have yet; none where it is only read.
     pub(crate) fn held(&self) -> Option<Held> {
         self.held.clone()
     }
@@ -450,7 +450,7 @@ impl File {
         for share in bytes.chunks(each * PACK_THREADS) {
             whole.clear();
             whole.extend_from_slice(share);
-            // The last is whole in the file, too.
+            // The last chunk has its full size in the file, too.
             whole.resize(share.len().next_multiple_of(each), 0);
             let lengths = filter.pack_all(&whole, each, element, &mut out[..whole.len()], each);
             for (chunk, length) in out.chunks(each).zip(lengths) {
@@ -538,14 +538,14 @@ impl File {
     }
 }
 
-/// What a link stands for.
+/// The target of a link.
 #[derive(Clone, Copy)]
 pub(crate) enum To<'a> {
-    /// What is at this path now, and is the same thing from then on.
+    /// The object at this path now: a hard link, which keeps it.
     Thing(&'a str),
-    /// What will be at this path.
+    /// A path, where an object may appear later: a soft link.
     Path(&'a str),
-    /// What another file has at a path.
+    /// A path in another file: an external link.
     File(&'a str, &'a str),
 }
 
@@ -576,8 +576,8 @@ impl Growing {
         Ok(())
     }
 
-    /// Gives the chunk that begins at a row its bytes, so many, and says where they are to be written: at `place` if it
-    /// is not there already with as many. What it was before stays in the file as long as the file says that it is there.
+    /// Gives the chunk that begins at a row room for `bytes`, and returns the place to write them: `place`, if given,
+    /// unless the chunk already has as many. Its old bytes stay in the file as long as the file refers to them.
     pub(crate) fn put_chunk(&self, row: u64, bytes: u64, mask: u32, place: Option<u64>) -> Result<u64, Fault> {
         let mut at = vec![0; self.row.len() + 1];
         at[0] = row;
@@ -732,7 +732,7 @@ fn set_filter(what: impl Fn() -> String + Copy, list: &Id, filter: Filter, eleme
     Ok(())
 }
 
-/// What a dataset of packed chunks is made with, all of which are written whole.
+/// The creation properties of a dataset of packed chunks, each of which is written as a whole.
 fn packed_chunks(what: impl Fn() -> String + Copy, chunk: &[u64], filter: Filter, element: usize) -> Result<Id, Fault> {
     // SAFETY: a class of the library.
     let list = property_list(|| *h5p::H5P_CLS_DATASET_CREATE)?;

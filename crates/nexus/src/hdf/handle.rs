@@ -1,7 +1,7 @@
 //! The file beside libhdf5: room on the disk, and everything that is written.
 //!
-//! Room is asked for before anything is written (`fallocate`; where the file system cannot do that, by the free space), so
-//! a full disk is an error value and nothing is half written. What was asked for too much is given back at the end.
+//! Room is reserved before anything is written (`fallocate`; where the file system cannot do that, by the free space),
+//! so a full disk is an error value and nothing is half written. Excess room is released at the end.
 //!
 //! Chunks of growing datasets go through [`Lanes`]; the rest through the page cache.
 
@@ -198,7 +198,7 @@ impl FileHandle {
         known.map(|m| m.len()).map_err(|e| Fault::new(format!("cannot read {}", self.path.display()), e))
     }
 
-    /// What is known of the hash of the file, when everything is written.
+    /// Returns the known hashes of the file, when everything is written.
     pub(crate) fn take_tree(&self) -> Tree {
         self.file.take_tree()
     }

@@ -1,14 +1,14 @@
 //! The BLAKE3 of a file, made while it is written.
 //!
-//! BLAKE3 is the root of a tree: each aligned piece of 2^n KiB has a value that depends on its bytes and its place only, and
-//! two neighbours make that of both. So who writes whole pages makes their values while it has them in memory, in whatever
-//! order they come; at the end only pages without one are read back ([`root`]): those of metadata, and what an earlier
-//! process wrote. The root is what `b3sum FILE` prints.
+//! BLAKE3 is the root of a tree: each aligned piece of 2^n KiB has a value that depends on its bytes and its place
+//! only, and two neighbours make that of both. So a writer of whole pages computes their values while it has them in
+//! memory, in whatever order they come; at the end only pages without a value are read back ([`root`]): those of
+//! metadata, and those that an earlier process wrote. The root is what `b3sum FILE` prints.
 //!
 //! Constraint: a value is kept only while it is certain to be that of the file. Every write to the file goes through
-//! [`Handles`](crate::hdf::lanes::Handles): it forgets the values of all pages that it touches before it begins ([`Tree::begin`]),
-//! and of two writes to one page that are under way together neither leaves a value of any of its pages. What was never
-//! written, or not as a whole page, has none.
+//! [`Handles`](crate::hdf::lanes::Handles): it forgets the values of all pages that it touches before it begins
+//! ([`Tree::begin`]), and of two simultaneous writes to one page neither leaves a value of any of its pages. A page
+//! that was never written, or never as a whole, has no value.
 //!
 //! Values are joined up to [`BLOCK_BYTES`]: a page that is written again costs at most as much to read again, and a file
 //! of 1 TB takes some 70 MB of memory.
@@ -75,7 +75,7 @@ struct UnderWay {
     alone: bool,
 }
 
-/// What is known of the tree of a file. Empty it is right for any file.
+/// The known part of the tree of a file. An empty one is right for any file.
 #[derive(Default)]
 pub(crate) struct Tree {
     /// By first page; none overlaps another.

@@ -3,8 +3,9 @@
 //! A direct write waits for the device; with one under way in two or three threads it is never idle while another hashes.
 //! Few buffers wait at a time ([`LANES_WAITING`]), and their memory is used again.
 //!
-//! Failure: what could not be written stays first in the queue and is told once, by the next [`Lanes::give`] or
-//! [`Lanes::settle`]; from then on it is tried again. Nothing given is lost while the process lives.
+//! Failure: a load that could not be written stays first in the queue, and the next [`Lanes::give`] or
+//! [`Lanes::settle`] reports the error once; from then on the write is retried. Nothing given is lost while the process
+//! lives.
 
 use crate::hdf::hash_tree::{Tree, Values};
 use crate::hdf::pages::{PAGE, Pages};
@@ -84,7 +85,7 @@ impl Handles {
         self.tree.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is known of the hash of the file; nothing from here on.
+    /// Returns the known hashes of the file, and keeps none.
     pub(crate) fn take_tree(&self) -> Tree {
         std::mem::take(&mut self.tree())
     }

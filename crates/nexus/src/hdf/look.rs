@@ -1,4 +1,4 @@
-//! What tests do between any two writes to a file, when it is as a kill would leave it.
+//! A hook for tests between any two writes to a file, when it is as a kill would leave it.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -9,7 +9,7 @@ thread_local! {
     static BETWEEN: RefCell<Option<Look>> = const { RefCell::new(None) };
 }
 
-/// What is called from here on, in this thread; nothing: as before.
+/// Sets the hook of this thread; none removes it.
 pub(crate) fn set_look(look: Option<Look>) {
     BETWEEN.set(look);
 }

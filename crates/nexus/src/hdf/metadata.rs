@@ -1,4 +1,5 @@
-//! What libhdf5 writes: held in memory until a flush, then written so that the file is whole after every single write.
+//! The writes of libhdf5: held in memory until a flush, then written so that the file is valid after every single
+//! write.
 //!
 //! A file driver of our own stands between libhdf5 and the file. libhdf5 writes at a flush, in the order of addresses;
 //! a process killed in between would leave datasets longer than the index of their chunks (a reader then sees rows that
@@ -15,7 +16,7 @@
 //! * A write inside one page happens or does not: the kernel looks for a kill between pages only.
 //! * So [`Metadata::allot`] puts no small block across pages, object headers in pages of their own, and those of one module
 //!   together ([`Metadata::together`]): its columns are equally long at every moment.
-//! * What was given back is not used again (file space strategy `NONE`): an old block stays what old pointers to it say.
+//! * Released blocks are not used again (file space strategy `NONE`): an old block stays what old pointers to it say.
 //! * [`Apply::Laid`] leaves the headers of step 3 held back: new datasets appear, empty, and no row with them.
 //!   [`Apply::Cut`] turns the order round, since rows go before the chunks do.
 //!
@@ -41,7 +42,7 @@ use std::time::Instant;
 
 const PAGE_BYTES: u64 = PAGE as u64;
 
-/// What a block is for; the numbers are libhdf5's (`H5FD_mem_t`).
+/// The purpose of a block; the numbers are libhdf5's (`H5FD_mem_t`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Super,
@@ -131,7 +132,7 @@ pub(crate) struct Metadata {
 #[derive(Clone)]
 struct Split {
     since: Instant,
-    /// What goes to disk instead of it, once.
+    /// The bytes that are written in its place, once.
     instead: Option<Vec<u8>>,
 }
 
@@ -185,7 +186,7 @@ impl Metadata {
         self.past = Some(Past { next: place.map(|place| (place, bytes)), lies: None });
     }
 
-    /// What libhdf5 writes is held again; where the last chunk lies.
+    /// Holds the writes of libhdf5 again; returns the place of the last chunk.
     pub(crate) fn end_past(&mut self) -> Option<u64> {
         self.past.take().and_then(|past| past.lies)
     }

@@ -28,7 +28,8 @@ pub(crate) fn short(text: &str) -> String {
     text.chars().take(77).chain("...".chars()).collect()
 }
 
-/// What is wrong with a link to a path in another file: keys, causes and what to do. What is not there is not judged.
+/// Returns the mistakes of a link to a path in another file: key, cause and hint of each. Missing values are not
+/// judged.
 pub(crate) fn file_beside(file: Option<&str>, source: Option<&str>) -> Vec<(&'static str, String, &'static str)> {
     let is_step = |step: &str| !matches!(step, "" | "." | "..");
     let is_beside =

@@ -159,7 +159,7 @@ pub(crate) fn put_whole(out: &mut Vec<u8>, dtype: DType, value: i128) {
     }
 }
 
-/// Appends a real number; for whole types only where it is whole and fits (the caller's check).
+/// Appends a real number; for an integer type only one that is integral and fits (the caller's check).
 pub(crate) fn put_real(out: &mut Vec<u8>, dtype: DType, value: f64) {
     match dtype {
         DType::Float32 => out.extend_from_slice(&(value as f32).to_le_bytes()),

@@ -27,7 +27,7 @@ pub(crate) static AL00: ModuleKind = ModuleKind {
     ..ModuleKind::new("al00", &[wire::al00::ID, wire::f142::ID], "NXlog", |_| Some(Arc::new(AlarmsPlan)))
 };
 
-/// What holds for `ep01` too.
+/// A rule of the reference page, for `ep01` too.
 pub(super) const ALONE: &str = "Put it in the group of the log of its origin: alone it is an `NXlog` without `value`, \
     which scippnexus loads as a plain group.";
 
@@ -58,7 +58,7 @@ fn designs(path: &str) -> Vec<Design> {
 struct Alarms {
     /// Bytes of a text.
     bytes: usize,
-    /// What stands where there is none.
+    /// The text where a message has none.
     empty: &'static str,
 }
 

@@ -1,7 +1,7 @@
 //! `da00` as NXdata: each variable a dataset with one more index, time; each constant once.
 //!
-//! A message whose shape, names or axes are not those of the first is unfit as a whole: a histogram under the wrong axis
-//! is worse than one that stands aside. In the layout of ESS a variable that a message lacks is filled.
+//! A message whose shape, names or axes are not those of the first is unfit as a whole: a histogram under the wrong
+//! axis is worse than one that is set aside. In the layout of ESS a variable that a message lacks is filled.
 //!
 //! A number alone, which comes as one value without axes, is a row without dimensions.
 
@@ -129,7 +129,7 @@ const FIRST: usize = 3;
 
 /// The dataset of the errors of the signal; those of another stand in `NAME_errors`.
 pub(super) const ERRORS: &str = "errors";
-/// What stands for a dimension without edges.
+/// The name of a dimension without edges.
 pub(super) const NO_AXIS: &str = ".";
 
 pub(super) fn designs(path: &str, variables: &[Variable]) -> Vec<Design> {
@@ -325,7 +325,7 @@ impl Arrays {
         if has_errors && !matches!(sent, DType::Float32 | DType::Float64) { DType::Float64 } else { sent }
     }
 
-    /// What the first message says beyond the template.
+    /// Notes what the first message has beyond the template.
     fn first(&self, columns: &mut [Column], late: &mut Vec<Late>, path: &str, message: &Da00<'_>) {
         let is_sent = |one: &Variable| message.data.iter().any(|v| v.name == one.name);
         for (at, variable) in self.variables.iter().enumerate() {
@@ -354,7 +354,7 @@ impl Arrays {
         }
     }
 
-    /// What stands at a dataset itself.
+    /// Returns the attributes of a dataset itself.
     fn described(
         &self,
         one: &Variable,
@@ -426,7 +426,7 @@ impl Rows for Arrays {
     }
 }
 
-/// What stands for an element that is not known, as the ESS file writer has it.
+/// Returns the bytes of an unknown element, as the ESS file writer has them.
 fn missing(dtype: DType) -> Vec<u8> {
     match dtype {
         DType::Float32 => f32::NAN.to_le_bytes().to_vec(),

@@ -70,7 +70,7 @@ pub(super) fn of_bytes<T: Number>(bytes: &[u8]) -> Array<'_, T> {
 
 /// Numbers without sign, of an older schema, as those with a sign that came after; `None` where one is too large for that.
 pub(super) fn signed<U: Number, T: Number + TryFrom<U>>(numbers: Array<'_, U>) -> Option<Array<'_, T>> {
-    // What fits has the same bytes with a sign as without.
+    // A number that fits has the same bytes with a sign as without.
     numbers.iter().all(|number| T::try_from(number).is_ok()).then(|| of_bytes(numbers.bytes()))
 }
 

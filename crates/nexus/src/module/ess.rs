@@ -1,5 +1,5 @@
-//! `layout = "ess"`: names, types and attributes as the ESS file writer has them, for programs that were written for its
-//! files. What is in the rows is the same; only how the file names and types it differs.
+//! `layout = "ess"`: names, types and attributes as the ESS file writer has them, for programs that were written for
+//! its files. The content of the rows is the same; only their names and types differ.
 //!
 //! * Signs: `event_id` i4, `event_index` and `cue_index` i8, `cue_timestamp_zero` i8; other times u8. The bytes of a row
 //!   are the same either way, so that modules need not know.
@@ -16,7 +16,7 @@ use wire::DType;
 
 /// Bytes of an alarm's text.
 pub(super) const ALARM_BYTES: usize = 200;
-/// What stands for an alarm without a text.
+/// The text of an alarm that has none.
 pub(super) const NO_ALARM: &str = "NO ALARM MESSAGE";
 
 /// The columns of a module, dressed.

@@ -32,7 +32,7 @@ use store::Entry;
 use wire::ad00::{Ad00, Attribute};
 use wire::{DType, Message};
 
-/// What the name of a group of frames has more where their attributes stand, in a group beside it.
+/// Suffix of the group that holds the attributes of frames, beside the group of the frames.
 const METADATA: &str = "_metadata";
 
 pub(super) static AD00: ModuleKind = ModuleKind {
@@ -349,7 +349,7 @@ impl Frames {
         }
     }
 
-    /// What the first frame says of all.
+    /// Sets the shape, type and attributes of the data, from the first frame.
     fn first(&self, columns: &mut [Column], late: &mut Vec<Late>, path: &str, frame: &Ad00<'_>, dtype: DType) {
         let shape: Vec<u64> = frame.dimensions.iter().map(|length| length as u64).collect();
         columns[DATA].become_rows_of(Cell::Number(dtype), &shape);

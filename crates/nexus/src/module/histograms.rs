@@ -70,7 +70,7 @@ impl Plan for HistogramsPlan {
         (arrays::designs(path, &[variable(DATA)]), Box::new(Histograms::new()))
     }
 
-    /// What is known of the NXdata before the first message.
+    /// The attributes of the NXdata that are known before the first message.
     fn attributes(&self, _module: &Module) -> Vec<(String, Data)> {
         arrays::group_attributes(&[variable(DATA)], &[])
     }

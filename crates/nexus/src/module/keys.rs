@@ -13,7 +13,7 @@ pub(crate) static VALUE_UNITS: Key = key("value_units", "text", "none", "Attribu
 pub(crate) static UNIT: Key = key("unit", "text", "-", "Synonym of `value_units`.");
 pub(crate) static CUE_SECONDS: Key =
     key("cue_seconds", "number above 0", "`10`", "Source time between two cues, in s, if the layout has cues.");
-/// What a log may have in its group, of the same origin.
+/// Asks for the alarms of the same origin in the group of a log.
 pub(crate) static ALARMS: Key = key(
     "enable_alarm_info",
     "`true` or `false`",

@@ -38,7 +38,7 @@ pub(crate) struct ModuleKind {
     pub(crate) has_metadata: bool,
     /// Datasets beside times and cues have names that come from the user, or from messages.
     pub(crate) has_free_names: bool,
-    /// What the reference page says beside the tables.
+    /// Texts of the reference page beside the tables.
     #[cfg_attr(not(test), allow(dead_code, reason = "a test makes the page"))]
     pub(crate) about: About,
     /// Reads `config`; none where it has a mistake that leaves no plan.
@@ -68,7 +68,7 @@ impl When {
 #[cfg_attr(not(test), allow(dead_code, reason = "a test makes the page"))]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct About {
-    /// What the table of the datasets does not say.
+    /// Rules that the table of the datasets does not show.
     pub(crate) rules: &'static [&'static str],
     /// The same with `layout = "ess"`.
     pub(crate) rules_ess: &'static [&'static str],
@@ -163,7 +163,7 @@ pub(crate) trait Settings {
     fn kind(&self) -> &ModuleKind;
 }
 
-/// What one group gets from its streams.
+/// The datasets that one group gets from its streams.
 pub(crate) trait Plan: std::fmt::Debug + Send + Sync {
     /// NX_class of the group, where the template names none.
     fn class(&self, module: &Module) -> &'static str {
@@ -195,9 +195,9 @@ pub(crate) trait Plan: std::fmt::Debug + Send + Sync {
 /// A group of a template that is filled from streams.
 #[derive(Clone, Debug)]
 pub struct Module {
-    /// What it reads.
+    /// Its kind, by schema.
     pub(crate) kind: ModuleKind,
-    /// What its settings say.
+    /// Its plan, from its settings.
     pub(crate) plan: Arc<dyn Plan>,
     /// Names of the streams, one or more.
     pub streams: Vec<String>,

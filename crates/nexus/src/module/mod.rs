@@ -86,7 +86,7 @@ pub(crate) fn has_origin(schema: [u8; 4]) -> bool {
     kind_of_schema(schema).is_some_and(|kind| kind.origin.is_some())
 }
 
-/// What may be in the group of a log, with the key that asks for it.
+/// The modules that may be in the group of a log, each with the key that asks for it.
 pub(crate) fn neighbours() -> [(&'static Key, ModuleKind, Arc<dyn Plan>); 2] {
     [
         (&ALARMS, alarms::AL00, Arc::new(alarms::AlarmsPlan)),
@@ -140,19 +140,19 @@ pub(crate) struct Filling {
     /// The chunks are chosen.
     fitted: bool,
     pub(crate) late: Vec<Late>,
-    /// Where messages come again.
+    /// Where messages may repeat.
     repeats: Option<Repeats>,
     /// Where rows are sorted at the end.
     watch: Option<Watch>,
     is_outside: bool,
     /// Of the module: some columns come with messages.
     compression: Vec<(Option<String>, Filter)>,
-    /// What the template says of the group.
+    /// Attributes of the group that the template and the static file set.
     said: Said,
     rows: Box<dyn Rows>,
 }
 
-/// What a kind of module makes of messages, and what it remembers from one to the next.
+/// Makes rows of messages, by the kind of module, and remembers state from one message to the next.
 pub(crate) trait Rows {
     /// Adds the rows of a message, or says in a word why not; then nothing was added.
     fn take(&mut self, place: &mut Target<'_>, message: &Message<'_>, entry: &Entry) -> Result<(), &'static str>;
@@ -343,8 +343,8 @@ impl Filling {
         self.columns.iter().any(Column::is_due)
     }
 
-    /// Chooses the chunks of all columns when the first rows came. True if the datasets were made anew, all of them, so that
-    /// their headers stay in one page, or those that came late; links to them must then be set again.
+    /// Chooses the chunks of all columns when the first rows came. True if the datasets were recreated, all of them, so
+    /// that their headers stay in one page, or those that came late; links to them must then be set again.
     pub(crate) fn fit(&mut self, file: &File) -> Result<bool, Fault> {
         if self.columns.iter().all(|column| column.rows() == 0) {
             return Ok(false);
@@ -378,8 +378,8 @@ impl Filling {
         self.watch = None;
     }
 
-    /// Gives messages to a module from outside, which takes them many at once: how many it took. What became of each is
-    /// asked in [`Filling::take`], in this order.
+    /// Gives messages to a module from outside, which accepts many at once, and returns how many it accepted.
+    /// [`Filling::take`] returns the result of each, in this order.
     pub(crate) fn take_all(&mut self, messages: &[Given<'_>]) -> Result<usize, Fault> {
         self.rows.take_all(&mut self.columns, messages)
     }
@@ -472,7 +472,7 @@ pub(crate) fn time_of(module: &Module) -> Option<String> {
     rows.order().map(|order| designs[order.time].path.trim_start_matches('/').to_owned())
 }
 
-/// Where messages come again: in our logs; at ESS wherever a message has a time, but for events.
+/// Returns the memory for repeated messages: of our logs; at ESS wherever a message has a time, but for events.
 fn repeats(module: &Module) -> Option<Repeats> {
     module.kind.repeats.is(module.layout).then(|| Repeats::of(module.source.as_ref()))
 }
@@ -516,7 +516,7 @@ pub(crate) fn named_axes(value: &Data) -> Option<Vec<String>> {
     Some(texts.iter().filter(|name| *name != "time").cloned().collect())
 }
 
-/// What the template and the static file say of the group of a module.
+/// Attributes of the group of a module that the template and the static file set.
 struct Said {
     /// Names of the attributes that the module does not change.
     kept: Vec<String>,

@@ -1,8 +1,8 @@
-//! Which messages of a log come again: an EPICS forwarder sends the last value of a channel again and again, with the time
-//! that it had, so that who begins to listen late knows it.
+//! Repeated messages of a log: an EPICS forwarder sends the last value of a channel again and again, with its old time,
+//! so that a late listener gets it.
 //!
-//! Constraint: an allocation for each origin, none for each message. From [`ORIGINS_MAX`] origins on further ones are not
-//! looked after, and what they repeat is written.
+//! Constraint: an allocation for each origin, none for each message. Origins beyond the first [`ORIGINS_MAX`] are not
+//! tracked, and their repetitions are written.
 
 use crate::limits::ORIGINS_MAX;
 use serde_json::{Value, json};

@@ -1,13 +1,13 @@
 //! Modules that come from outside: what a user's schema becomes, in Rust ([`Module`], [`program`](crate::program())) or in
 //! Python (`program/python.rs`).
 //!
-//! A [`Module`] is a word of templates; for each group that names it, it makes a [`Filler`], which turns messages into rows.
-//! Constraints: datasets are numbers or texts of fixed size, all there from the beginning, so that a commit can set them back
-//! and a reader sees whole rows. A filler remembers between messages only what its `state` says: that is in each commit, and
-//! the next process goes on with it.
+//! A [`Module`] is a word of templates; for each group that names it, it makes a [`Filler`], which turns messages into
+//! rows. Constraints: datasets are numbers or texts of fixed size, all there from the beginning, so that a commit can
+//! set them back and a reader sees whole rows. A filler remembers between messages only what its `state` says: that is
+//! in each commit, and the next process resumes from it.
 //!
-//! Failure: rows are looked at before the first of a message is added, so that a message is taken whole or not at all. Code
-//! that panics puts its message aside and goes on with the next.
+//! Failure: rows are checked before the first of a message is added, so that a message is added as a whole or not at
+//! all. Where code panics, its message is set aside and the next one follows.
 
 use super::UNFIT;
 use crate::hdf::column::Column;
@@ -44,8 +44,8 @@ pub trait Module: Sync {
         &[]
     }
 
-    /// What fills one group. `settings` are those of `config` that [`Module::keys`] names. It is asked when a template is
-    /// checked and again when its file begins or goes on, and answers the same.
+    /// Makes the filler of one group. `settings` are those of `config` that [`Module::keys`] names. It is called when a
+    /// template is checked and again when its file begins or is resumed, and returns the same.
     fn filler(&self, settings: &Map<String, Value>) -> Result<Box<dyn Filler>, Vec<Wrong>>;
 }
 
@@ -54,9 +54,9 @@ pub trait Module: Sync {
 pub struct Wrong {
     /// Key of `config`; empty for all of it.
     pub key: String,
-    /// What is wrong with it.
+    /// The mistake.
     pub cause: String,
-    /// What to do.
+    /// The remedy.
     pub hint: String,
 }
 
@@ -75,8 +75,9 @@ pub trait Filler {
     /// Adds the rows of a message; or says in a word why not, and none are added. The word stands in the account.
     fn take(&mut self, message: &Given<'_>, rows: &mut Rows<'_>) -> Result<(), &'static str>;
 
-    /// Takes several messages, and says of each in turn what became of it ([`Rows::answer`]). How many it took: one or more,
-    /// all unless there are too many to keep. What asks another process asks once for all. A fault ends the writer.
+    /// Processes several messages, and answers each in turn ([`Rows::answer`]). Returns how many it accepted: one or
+    /// more, all unless there are too many to keep. A filler that asks another process asks once for all. A fault ends
+    /// the writer.
     fn take_all(&mut self, messages: &[Given<'_>], rows: &mut Rows<'_>) -> Result<usize, Fault> {
         for (at, message) in messages.iter().enumerate() {
             if rows.is_much() {
@@ -218,7 +219,7 @@ pub struct Given<'a> {
     pub stream: &'a str,
     /// Its sequence there.
     pub sequence: u64,
-    /// Who made it, by its own word; empty where its schema names nobody, or is not known to `wire`.
+    /// Name of the origin; empty where its schema names none, or is not known to `wire`.
     pub origin: &'a str,
     /// What its stream says of it: times, numbers, flags, schema.
     pub entry: &'a Entry,

@@ -76,7 +76,7 @@ struct Outside {
 }
 
 impl Outside {
-    /// What fills a group, and its columns.
+    /// Makes the filler of a group, and its columns.
     fn begin(path: &str, from: &UserPlan) -> (Vec<Design>, Self) {
         let filler = from.module.filler(&from.settings);
         let datasets = filler.as_ref().map(|filler| filler.datasets()).unwrap_or_default();
@@ -126,7 +126,7 @@ impl super::Rows for Outside {
 
     fn last_words(&self, path: &str) -> Vec<Fixed> {
         let last = self.filler.as_ref().map(|filler| filler.last()).unwrap_or_default();
-        // What it did not name at the beginning may be the name of something else.
+        // A name that was not given at the beginning may be that of another object.
         let (right, wrong): (Vec<_>, Vec<_>) = last.into_iter().partition(|last| self.names.contains(&last.name));
         wrong.iter().for_each(|last| tracing::warn!("{path}: the dataset `{}` was not named before", last.name));
         right.into_iter().map(|last| (format!("{path}/{}", last.name), last.value, last.attributes)).collect()

@@ -224,7 +224,7 @@ fn misfit(cause: &str) -> Fault {
         .hint("install both from the same source: `pip install .`")
 }
 
-/// Says a fault that will come again; the exit status.
+/// Reports a permanent fault; the exit status.
 fn never(fault: &Fault) -> u8 {
     println!("{}", serde_json::json!({"fault": fault.to_json()}));
     eprintln!("{fault}");
@@ -245,7 +245,7 @@ fn die_with_parent() {
 fn write(job: &WriterJob, own: &[&'static dyn Module], parent: libc::pid_t) -> Result<ExitCode, Fault> {
     let beside = place::beside(&job.output);
     watch::report_by(move |fault| {
-        // What was begun, nobody goes on with.
+        // Nothing resumes a file that is not laid out yet.
         let _ = beside.as_ref().map(std::fs::remove_file);
         never(fault)
     });
@@ -293,7 +293,7 @@ fn check(path: &Path, writer: &Writer, json: bool, own: &[&'static dyn Module]) 
     let modules = modules(own, writer);
     let static_file = writer.static_file.as_deref();
     if static_file.is_some() {
-        // What a file from outside may do to a process, it does to this one, and not to a writer later.
+        // A damaged file from outside harms this process, and not a writer later.
         cat::bound_memory();
         let path = path.to_path_buf();
         watch::report_by(move |fault| tell_checked(&path, json, &wrong_as_a_whole(fault.clone())));

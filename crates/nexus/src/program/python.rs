@@ -15,10 +15,11 @@
 //!          c  id (u32)                               the filler is not needed any more; no answer
 //! ```
 //!
-//! Exactly once: the state after the last answer is known here, and stands in the commit with the rows of all messages before
-//! it. A process that ends, or does not come back in time, is started again; each filler goes on with its last state and is
-//! given the messages since then again, up to the one that it was at; that one alone; and when that happens again it goes
-//! aside (`killed`, `time`). A class that cannot go on (it cannot be imported any more, its state is no JSON) is a fault.
+//! Exactly once: the state after the last answer is known here, and is in the commit with the rows of all messages
+//! before it. A process that ends, or does not respond in time, is restarted; each filler resumes from its last state
+//! and is given the messages since then again, up to the one at which the process ended; then that one alone; if the
+//! process ends again, the message is set aside (`killed`, `time`). A class that cannot resume (it cannot be imported
+//! any more, its state is not valid JSON) is a fault.
 
 use crate::limits::{ANSWER_BYTES_MAX, ASKED_BYTES, STATE_BYTES_MAX};
 use crate::module::UNFIT;
@@ -45,9 +46,9 @@ const TRIES: u32 = 3;
 const ENDING: Duration = Duration::from_millis(200);
 /// Bytes of a frame from it: an answer or a state, and a little more.
 const FRAME_BYTES_MAX: u64 = ANSWER_BYTES_MAX + 4096;
-/// Why a message went aside that its process died of.
+/// Reason of a message that is set aside because its process crashed on it.
 const KILLED: &str = "killed";
-/// Why a message went aside that took too long.
+/// Reason of a message that is set aside because it took too long.
 const TIME: &str = "time";
 
 /// How the process did not answer.
@@ -143,7 +144,7 @@ impl Python {
         let mut command = Command::new(&self.program);
         command.args(["-m", "beamport._modules"]).arg(asked.to_string()).process_group(0);
         command.stdin(OwnedFd::from(theirs));
-        // What user code prints is for people; stdout is for our answer.
+        // The output of user code is for people; stdout is for our answer.
         let child = store::printed::spawn(command, &format!("modules {}", self.classes.join(", ")), true)?;
         self.running = Some((child, ours));
         self.count += 1;
@@ -236,7 +237,7 @@ impl Python {
         heard.map(|()| frame).map_err(|kind| self.silent(kind))
     }
 
-    /// What it means that nothing came or went, which is its end.
+    /// Ends a process with which nothing is exchanged any more, and returns how it failed.
     fn silent(&mut self, kind: ErrorKind) -> Silent {
         let how = self.end();
         match kind {
@@ -402,7 +403,7 @@ struct Asking {
     python: Shared,
 }
 
-/// What became of a message there.
+/// The result of a message.
 enum Answer {
     Rows(Vec<u8>),
     Aside(&'static str),
@@ -484,7 +485,7 @@ impl Asking {
         }
     }
 
-    /// Says why a message goes aside: of the first ones, then of each tenth as many.
+    /// Logs why a message is set aside: of the first three, then of each whose count is a power of ten.
     fn tell(&mut self, message: &Given<'_>, reason: &'static str, why: &str) -> &'static str {
         self.told += 1;
         if self.told <= 3 || 10_u64.pow(self.told.ilog10()) == self.told {
@@ -498,7 +499,7 @@ impl Asking {
     }
 }
 
-/// What goes before the bytes of a message.
+/// The header before the bytes of a message.
 fn head(message: &Given<'_>) -> Vec<u8> {
     let mut out = vec![0; 8];
     for text in [message.stream, message.origin] {

@@ -25,13 +25,13 @@ const PAUSE_WITHOUT_ROOM: Duration = Duration::from_millis(500);
 /// How long a writer that is being killed may keep the stream of commits.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
 
-/// What can be begun or gone on with.
+/// The file or the files to begin or resume.
 enum Plan {
     One(Job),
     Many(files::Plan),
 }
 
-/// What is being written.
+/// The sink that is being written.
 trait Target: Sink {
     /// libhdf5 failed: leave the process without destructors.
     fn is_broken(&self) -> bool;
@@ -76,7 +76,7 @@ impl Target for Files {
     fn set_stop(&mut self, stop: i64) {
         Files::set_stop(self, stop);
     }
-    /// Nothing is told apart: who asks for files of frames waits for the run.
+    /// Ignored: a request for files of frames waits for the end of the run.
     fn set_snapshot(&mut self, _: i64) {}
 }
 
@@ -126,7 +126,7 @@ impl Plan {
         })
     }
 
-    /// Files that were whole, and of which the streams have let go since, are not made again from what is left.
+    /// Whether the work may begin again: complete files are not replaced by what retention left in the streams.
     fn may_restart(&self, feed: &Feed) -> bool {
         matches!(self, Plan::One(_)) || feed.has_all()
     }
@@ -151,7 +151,7 @@ impl From<Fault> for Ended {
     }
 }
 
-/// What of the template is this writer's, or the first of its mistakes.
+/// Opens the template and keeps this writer's part of it; the error has the first of its mistakes.
 fn opened(path: &Path, job: &WriterJob, modules: &[&'static dyn Module]) -> Result<Template, Ended> {
     let Writer { static_file, layout, .. } = &job.writer;
     let mut template = Template::open(path, static_file.as_deref(), modules, *layout).map_err(|mistakes| {
@@ -172,9 +172,10 @@ fn opened(path: &Path, job: &WriterJob, modules: &[&'static dyn Module]) -> Resu
     Ok(template)
 }
 
-/// Writes the file; the answer is the last line on stdout, and before it a line for each time that there was no room. `alive` says whether anybody still wants it.
+/// Writes the file; the answer is the last line on stdout, and before it a line for each time that there was no room.
+/// `alive` says whether the file is still wanted.
 pub fn write(job: &WriterJob, modules: &[&'static dyn Module], alive: &dyn Fn() -> bool) -> Result<Value, Ended> {
-    // A template with mistakes is told before anything of the run is looked for.
+    // Mistakes of the template are reported before anything of the run is read.
     let template = match &job.work {
         Work::Template(path) => Some(opened(path, job, modules)?),
         Work::Frames { .. } => None,
@@ -196,7 +197,7 @@ pub fn write(job: &WriterJob, modules: &[&'static dyn Module], alive: &dyn Fn() 
         None => plan.begin(job.detached)?,
         Some(state) => match plan.resume(&state) {
             Ok(sink) => sink,
-            // What has its name now may be of somebody else.
+            // The file that has the name now may not be ours.
             Err(why) if job.whole && !feed.has_all() => return Err(Ended::Incomplete(why)),
             Err(why) if !plan.may_restart(&feed) => {
                 let why = why.hint("the streams have let go of what the other files hold: move these away first");

@@ -27,7 +27,7 @@ pub struct Measured {
     pub edges_ns: Vec<f64>,
     /// Counts in C order.
     pub counts: Vec<u32>,
-    /// What was assumed and should be told.
+    /// Assumptions to report.
     pub remarks: Vec<String>,
 }
 
@@ -90,7 +90,7 @@ fn read(file: &File, file_path: &Path, wanted: Option<&str>) -> Result<Measured,
 fn search(file: &File) -> Result<Option<String>, Fault> {
     let mut best: Option<((bool, u64), String)> = None;
     for path in datasets(file)? {
-        // What cannot be opened is not what is searched.
+        // A dataset that cannot be opened is no candidate.
         let Ok(Some(found)) = Found::open(file, &path) else { continue };
         let cells = found.shape.iter().try_fold(1_u64, |n, l| n.checked_mul(*l)).unwrap_or(0);
         let fits = found.class == h5t::H5T_class_t::H5T_INTEGER
@@ -241,7 +241,7 @@ pub(crate) struct Link {
     pub(crate) path: String,
     /// The other file, as the link names it.
     pub(crate) file: String,
-    /// What it means there.
+    /// The path in that file.
     pub(crate) target: String,
 }
 
@@ -277,7 +277,7 @@ pub(crate) fn links(file: &File) -> Result<Vec<Link>, Fault> {
         // A name of a file and one of a thing, each as long as a path may be, at most.
         let mut value = vec![0_u8; size.min(2 * libc::PATH_MAX as usize + 3)];
         let to = value.as_mut_ptr().cast();
-        // SAFETY: an open file, a valid name, and as many bytes of room as are told.
+        // SAFETY: an open file, a valid name, and as many bytes of room as the length says.
         call(what, || unsafe { h5l::H5Lget_val(file.id(), name.as_ptr(), to, value.len(), h5p::H5P_DEFAULT) })?;
         // A byte of version and flags, then both with a NUL behind: as `H5Lunpack_elink_val` takes it apart.
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -351,7 +351,7 @@ impl Found {
         let variable = is_text && call(what, || unsafe { h5t::H5Tis_variable_str(kind.0) })? > 0;
         // SAFETY: as above.
         let bytes = call(what, || unsafe { h5t::H5Tget_size(kind.0) } as i64)?;
-        // SAFETY: as above. What has no sign to ask for is no whole number.
+        // SAFETY: as above. A type that has no sign to ask for is no integer.
         let sign = call(what, || unsafe { h5t::H5Tget_sign(kind.0) } as c_int).unwrap_or_default();
         Ok((bytes as usize, sign == h5t::H5T_sign_t::H5T_SGN_2 as c_int, variable))
     }

@@ -11,12 +11,12 @@ use std::time::Duration;
 /// Time between two looks: small beside the time that is given.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// What is being done.
+/// Work under supervision.
 struct Work {
     number: u64,
     /// The clock of its thread.
     clock: libc::clockid_t,
-    /// What that clock says at its end.
+    /// Time on that clock at which it must have ended.
     end: Duration,
     fault: Fault,
 }
@@ -33,7 +33,7 @@ static WATCH: Mutex<Watch> = Mutex::new(Watch { works: Vec::new(), next: 0, is_l
 type Report = Box<dyn Fn(&Fault) -> u8 + Send + Sync>;
 static REPORT: OnceLock<Report> = OnceLock::new();
 
-/// How the last fault of this process is said; the answer is its exit status.
+/// Sets the function that reports the last fault of this process and returns the exit status.
 pub(crate) fn report_by(how: impl Fn(&Fault) -> u8 + Send + Sync + 'static) {
     let _ = REPORT.set(Box::new(how));
 }

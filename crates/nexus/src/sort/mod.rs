@@ -2,9 +2,9 @@
 //!
 //! * Only chunks change in which a row moves, with those of the columns beside it, of its entries (the events of a pulse) and
 //!   of the cues. Rows of one time stay in the order in which they came.
-//! * What chunks become is first written to a file beside ([`journal`]), which is on disk and whole before the first of
-//!   them changes; a writer that is killed has the next one do it again before anything else ([`redo`]). Meanwhile the
-//!   file opens; rows of such a chunk may stand in it twice, or not yet.
+//! * The new chunks are first written to a file beside ([`journal`]), which is complete and on disk before the first
+//!   chunk changes; after a kill the next writer applies them again before anything else ([`redo`]). Meanwhile the file
+//!   opens; rows of such a chunk may be in it twice, or not yet.
 //! * Constraint: all rows are in the file, and a commit knows them (`module::order`).
 //! * Cues keep their times, in order; each is then of the first row of its time.
 //! * Memory: 16 bytes for each of [`LATE_ROWS_MAX`](crate::limits::LATE_ROWS_MAX) late rows and 48 for each two pieces they
@@ -211,7 +211,7 @@ impl Work<'_> {
         };
         let added = journal.add(self.handle, &target.path, base, mask, if packed.is_empty() { &new } else { &packed });
         if added.is_err() {
-            // What is on disk of it is room.
+            // The unfinished journal on disk takes up room.
             self.journal = None;
             forget(self.target)?;
         }

@@ -8,7 +8,7 @@ use crate::hdf::h5::Cell;
 use serde_json::{Value, json};
 use wire::DType;
 
-/// What hangs on the rows of a module.
+/// The columns that move with the rows of a module.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Order {
     /// Column of the times.

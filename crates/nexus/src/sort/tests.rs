@@ -72,7 +72,7 @@ fn check(content: &Content, least: usize) {
     assert!(looked >= least, "{looked}");
 }
 
-/// What the instrument sends in `seconds`, each message with its input and its time.
+/// The messages of the instrument in `seconds`, each with its input and its time.
 fn all(seconds: u64) -> Vec<(usize, Made)> {
     let mut out = Vec::new();
     for n in 0..seconds {
@@ -192,7 +192,7 @@ fn few(seconds: u64) -> Vec<(usize, Made)> {
     all(seconds).into_iter().filter(wanted).collect()
 }
 
-/// Killed after each single write of the sort, and once more while that is made good.
+/// Killed after each single write of the sort, and once more while that is repaired.
 #[test]
 fn a_writer_killed_at_any_moment_of_the_sort_ends_with_the_same_file() {
     let mut injected = 0;

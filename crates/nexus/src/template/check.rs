@@ -60,7 +60,7 @@ pub(super) fn template(
     Err(check.mistakes)
 }
 
-/// What a template says otherwise than the file will: the first of the places, and how many there are.
+/// A difference between a template and its file: the first of the places, and how many there are.
 struct Warning {
     first: Mistake,
     places: usize,
@@ -110,20 +110,20 @@ pub(super) struct Check {
     /// Modules that the one just read asks for beside itself.
     beside: Vec<Module>,
     pub(super) fixed_bytes: u64,
-    /// What hangs on the place of something else.
+    /// The `depends_on`s, whose targets are checked at the end.
     depends: Vec<tree::Depends>,
     /// Configs that say their unit as `unit`.
     by_unit: HashSet<String>,
     /// Kinds of modules, those of users last.
     kinds: Vec<ModuleKind>,
-    /// What the static file has, by path.
+    /// The objects of the static file, by path.
     of_static: HashMap<String, &'static str>,
 }
 
-/// What is made of what readers may stumble over.
+/// The effect of a warning about what readers may stumble over.
 const AS_IT_IS: &str = "it is written as it is";
 
-/// What a name is.
+/// The rule for names.
 const NAME_HINT: &str = "a name is one step of a path, such as `detector`";
 
 /// The value of an attribute, if it can be one.
@@ -847,7 +847,8 @@ impl Check {
         }
     }
 
-    /// What the ESS writer puts beside a log where the template says so; in its own layout, where the template does not say no.
+    /// Adds the modules that the ESS writer puts beside a log where the template asks for them; in its own layout,
+    /// unless the template refuses them.
     fn beside(&mut self, at: &str, config: &Object, log: &Module) {
         if !log.kind.has_neighbours {
             return;
@@ -939,8 +940,8 @@ impl Check {
         out
     }
 
-    /// That each dataset that is to be packed is one of the module, or of what stands beside it. What frames have, nobody
-    /// knows before they come.
+    /// Checks that each dataset that is to be packed is one of the module, or of its neighbours. The datasets of frames
+    /// are known only when frames come.
     fn packed(&mut self, at: &str, module: &Module) {
         let neighbours = module::neighbours().map(|(_, kind, plan)| Module { kind, plan, ..module.clone() });
         let beside = neighbours.iter().filter(|_| module.kind.has_neighbours).flat_map(Module::datasets);

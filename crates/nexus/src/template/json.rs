@@ -4,8 +4,8 @@
 //! numbers under `values`, `value` or `data` is never a list of objects: it becomes 8 bytes a number while it is read, and
 //! those bytes become the dataset's ([`Numbers::typed`]). The text itself is not kept.
 //!
-//! Failure: text that is no JSON, that is too long or that would take more memory than
-//! [`PARSED_BYTES_MAX`] is an error of the reader; nesting ends where serde_json ends it (128 levels).
+//! Failure: text that is not valid JSON, that is too long or that would take more memory than [`PARSED_BYTES_MAX`] is
+//! an error of the reader; nesting ends where serde_json ends it (128 levels).
 
 use crate::limits::{PARSED_BYTES_MAX, TEMPLATE_BYTES_MAX};
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
@@ -200,9 +200,9 @@ impl Numbers {
 pub(super) enum Unread {
     /// It has more bytes than it may.
     TooLong,
-    /// The system says so.
+    /// An error of the system.
     Io(io::Error),
-    /// It is no JSON, or takes too much memory.
+    /// Invalid JSON, or JSON that takes too much memory.
     Json(serde_json::Error),
 }
 

@@ -1,8 +1,8 @@
 //! The template: what a NeXus file holds and which streams go where, in the ESS `nexus_structure` dialect.
 //!
-//! `docs/reference/nexus-template.md` says the dialect, `nexus.md` the modules. A template is read whole, checked whole, and every mistake is told
-//! at once with its JSON pointer. What is not understood is refused: a file that silently lacks a dataset is worse than
-//! a run that does not begin.
+//! `docs/reference/nexus-template.md` describes the dialect, `nexus.md` the modules. A template is read and checked as
+//! a whole, and every mistake is reported at once with its JSON pointer. Unknown input is refused: a file that silently
+//! lacks a dataset is worse than a run that does not begin.
 //!
 //! Failure: text from outside gives a [`Template`] or mistakes; memory is bounded by [`crate::limits`].
 
@@ -44,9 +44,9 @@ pub struct Template {
     /// SHA-256 of the text, hexadecimal, the layout, where it is not `nexus`, and the BLAKE3 of the static file, where there
     /// is one: a file is resumed only with the template it began with.
     pub digest: String,
-    /// What its files begin with a copy of.
+    /// The static file that its files begin with a copy of.
     pub static_file: Option<StaticFile>,
-    /// What its text says otherwise than its files will, each cause once.
+    /// Differences between its text and its files, each cause once.
     pub warnings: Vec<Mistake>,
     /// Names and types of its files.
     pub layout: Layout,
@@ -241,7 +241,7 @@ fn not_json(error: &serde_json::Error) -> Mistake {
         "the text ends too early".into()
     };
     let what = if error.is_data() { "it cannot be read" } else { "it is not valid JSON" };
-    // The line is told in front.
+    // The line is reported in front.
     let cause = error.to_string();
     let cause = cause.split(" at line ").next().unwrap_or_default();
     let cause = format!("{what}: {cause}, at column {}", error.column());

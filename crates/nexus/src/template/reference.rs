@@ -8,7 +8,7 @@ use crate::hdf::h5::Cell;
 use crate::module::{self, ALARMS, CONNECTION, KINDS, ModuleKind};
 use settings::Key;
 
-/// What each key of the `config` of every module takes, what it is without the line, and what it means.
+/// The keys of the `config` of every module: name, value, default, meaning.
 const KEYS: &[(&str, &str, &str, &str)] = &[
     ("stream", "name, or a list of names", "required", "The streams to read; each must be one of the sink's `inputs`."),
     ("topic", "the same", "-", "`stream` in ESS templates; if both are given, `stream` is used."),
@@ -73,7 +73,7 @@ fn reference() -> String {
     out
 }
 
-/// What stands at the groups.
+/// The attributes of the groups.
 const GROUPS: &str = "
 The group of a module has the attributes `NX_class`, `stream` (a name or a list of names; `topic` with `layout = \"ess\"`), `writer_module` (the first word of its section) and, if the template names one, `source`. An `NXdata` also has `signal`, `axes` and `NAME_indices`. A module never changes an attribute that the template gives its group.
 ";
@@ -132,7 +132,7 @@ fn default_of(key: &Key) -> &'static str {
     if key.is_required { "required" } else { key.default }
 }
 
-/// What is other in the layout of ESS.
+/// Appends the differences in the layout of ESS.
 fn as_ess(out: &mut String, module: &Module, ess: &Module) {
     let of = |module: &Module| -> Vec<String> {
         module::columns(module).iter().map(|design| row(&module.kind, design)).collect()

@@ -54,7 +54,7 @@ impl Template {
             None => sharing.lead(&mut self.root, &mut Vec::new()),
             Some(_) => sharing.keep(&mut self.root, &mut Vec::new()),
         }
-        // What is resumed was shared out as it is now.
+        // A file is resumed only with the shares that it began with.
         self.digest += &format!(" {}", elsewhere.run_file.as_deref().unwrap_or("shared"));
         elsewhere.streams.iter().for_each(|(stream, file)| self.digest += &format!(" {stream}:{file}"));
     }

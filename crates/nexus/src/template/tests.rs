@@ -62,7 +62,8 @@ fn all_mistakes_at_once_each_with_its_pointer() {
     assert_eq!(mistakes.len(), 8, "{mistakes:#?}");
 }
 
-/// Each kind of mistake that a template can have: what stands in a group, where it is told, and a word of the answer.
+/// Each kind of mistake that a template can have: the content of a group, the pointer of the mistake, and a word of the
+/// report.
 const MISTAKES: &[(&str, &str, &str)] = &[
     // Unknown keys, and keys that stand twice.
     (r#"{"module": "dataset", "confg": {}}"#, "/confg", "did you mean `config`"),
@@ -386,7 +387,7 @@ fn a_mistake_hides_no_other() {
     assert!(mistakes.iter().all(|m| !m.hint.is_empty()), "{mistakes:#?}");
 }
 
-/// What a link wants may be what was refused: that is told once.
+/// A link whose target was refused is no second mistake.
 #[test]
 fn a_link_to_what_was_refused_is_no_second_mistake() {
     let refused = json!({"module": "dataset", "config": {"name": "a", "dtype": "flot", "values": 1}});

@@ -46,17 +46,17 @@ pub(super) struct Depends {
     pub(super) group: String,
     /// Whether it is the group's own: its name then may be one beside the group as well.
     pub(super) is_of_group: bool,
-    /// What it names.
+    /// The object that it names.
     pub(super) on: String,
     /// Where it stands in the template, JSON pointer.
     pub(super) pointer: String,
 }
 
-/// What was refused already: that links want it is no second mistake.
+/// Objects that were refused already: that links want them is no second mistake.
 pub(super) struct Unsure<'a> {
     /// Groups in which something was refused that has no name.
     pub(super) lost: &'a HashSet<String>,
-    /// What was refused and has one.
+    /// Paths of those that have one.
     pub(super) refused: &'a [String],
     /// False where the static file was refused: whatever is wanted may be there.
     pub(super) is_whole: bool,
@@ -328,7 +328,7 @@ impl Tree {
         self.wrong_but(pointer, cause, hint, "the link is left out");
     }
 
-    /// What is there and has nearly this path.
+    /// Suggests an object that is there and has nearly this path.
     fn meant(&self, wanted: &str) -> Option<String> {
         if self.things.len() > SUGGEST_MAX {
             return None;
@@ -338,7 +338,7 @@ impl Tree {
         nearest(wanted, all).map(|meant| format!("did you mean `{meant}`?"))
     }
 
-    /// What a link may mean that leads nowhere.
+    /// The hint for a link that leads nowhere.
     fn instead(&self, wanted: &str) -> String {
         if wanted.contains(":/") {
             "a link to another file has \"file\" beside \"source\"".to_owned()
@@ -386,7 +386,7 @@ impl Tree {
                 Some(Thing::Outside) if !rest.is_empty() => return Err(Nowhere::Outside),
                 Some(Thing::Dataset) if !rest.is_empty() => return Err(Nowhere::Through),
                 Some(_) => here.push(step),
-                // That link leads nowhere itself, and is told.
+                // That link leads nowhere itself, and is reported.
                 None if rest.len() >= own => return Err(Nowhere::Unknown),
                 None => {
                     at.truncate(length);

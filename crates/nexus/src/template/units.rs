@@ -3,7 +3,7 @@
 //! The words are those of UDUNITS, which NeXus asks for. A unit that is not known here is refused only where a length or an
 //! angle must stand; everywhere else it is the user's.
 
-/// What a unit measures.
+/// The quantity that a unit measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Quantity {
     Length,
@@ -51,7 +51,7 @@ const WORDS: [(&str, Quantity); 13] = [
     ("pascal", Other),
     ("gram", Other),
 ];
-/// What stands as it is.
+/// Units without a prefix or another plural.
 const PLAIN: [(&str, Quantity); 28] = [
     ("angstrom", Length),
     ("angstroms", Length),
@@ -86,7 +86,7 @@ const PREFIXES: [&str; 17] = ["da", "y", "z", "a", "f", "p", "n", "u", "µ", "μ
 const PREFIX_WORDS: [&str; 11] =
     ["femto", "pico", "nano", "micro", "milli", "centi", "deci", "deca", "hecto", "kilo", "mega"];
 
-/// What a unit measures; nothing for a unit that is not known.
+/// The quantity that a unit measures; nothing for a unit that is not known.
 fn measures(unit: &str) -> Option<Quantity> {
     let of = |table: &[(&str, Quantity)], word: &str| table.iter().find(|(known, _)| *known == word).map(|(_, q)| *q);
     let word = |word: &str| of(&WORDS, word).or_else(|| of(&WORDS, word.strip_suffix('s')?));
@@ -99,7 +99,7 @@ fn measures(unit: &str) -> Option<Quantity> {
         .or_else(|| PREFIX_WORDS.iter().find_map(|prefix| long(prefix)))
 }
 
-/// What a dataset of this name must be measured in.
+/// The quantity that a dataset of this name must have.
 pub(super) fn wanted_of_name(name: &str) -> Option<Quantity> {
     Some(match name {
         "x_pixel_offset" | "y_pixel_offset" | "z_pixel_offset" | "x_pixel_size" | "y_pixel_size" => Length,
@@ -108,7 +108,7 @@ pub(super) fn wanted_of_name(name: &str) -> Option<Quantity> {
     })
 }
 
-/// What a transformation of this type (`transformation_type`) must be measured in.
+/// The quantity that a transformation of this type (`transformation_type`) must have.
 pub(super) fn wanted_of_transformation(kind: &str) -> Option<Quantity> {
     match kind {
         "translation" => Some(Length),

@@ -8,9 +8,9 @@ use crate::limits::{DATASET_BYTES_MAX, FIXED_BYTES_MAX, RANK_MAX, TEXTS_MAX};
 use serde_json::Number;
 use wire::DType;
 
-/// What to do where the file would hold too much from the beginning.
+/// The hint where the file would hold too much from the beginning.
 const TOO_LARGE: &str = "put it into a file beside this one, and link to that: \"file\" of a `link`";
-/// What to do where a text must stand.
+/// The hint where a text is required.
 const NO_TEXT: &str = "write texts in quotes, or give `dtype` a type of numbers";
 
 impl Check {

@@ -1,4 +1,4 @@
-//! The keys of a template, without those of single kinds of modules. What is not here is refused.
+//! The keys of a template, without those of single kinds of modules. Other keys are refused.
 
 use crate::module::{ALARMS, CONNECTION};
 

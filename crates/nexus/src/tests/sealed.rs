@@ -49,7 +49,7 @@ fn the_hash_made_while_writing_is_that_of_the_file() {
         }
         let (length, read) = sealed(&job, sink);
         println!("{flushed} {events}: {read} of {length} bytes read");
-        // What is read is metadata and the block at the end; of a large file almost nothing.
+        // Only metadata and the block at the end are read; of a large file almost nothing.
         assert!(length < 50 << 20 || read < length / 10, "{read} of {length} bytes are unknown");
     }
     std::fs::remove_dir_all(&folder).unwrap();

@@ -60,7 +60,7 @@ fn look(path: &Path) -> Vec<usize> {
     out
 }
 
-/// What is written into the file, and how often it is looked at.
+/// Writes a file with `write`, and looks at it after every write of the sink; how often it looked.
 fn looked_at(job: &Job, mut write: impl FnMut(&mut Nexus)) -> usize {
     let mut sink = Nexus::begin(job.clone(), true).unwrap();
     let seen = Rc::new(RefCell::new((0, look(&job.file))));

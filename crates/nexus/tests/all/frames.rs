@@ -342,7 +342,7 @@ fn a_frame_of_another_shape_or_type_begins_a_file() {
 
 #[test]
 fn a_writer_that_starts_again_sets_back_what_no_commit_says() {
-    // Committed within a file, at its last frame, and behind it; later ones then are whole, begun, or not there.
+    // Committed within a file, at its last frame, and behind it; later files then are complete, begun, or missing.
     each_set_back(|folder| plan(folder, 4), "again");
 }
 
@@ -411,7 +411,7 @@ fn files_of_others_are_not_replaced() {
     let fault = hand(&mut sink, 0, &run_of(0, 5)).unwrap_err();
     assert!(sink.is_refused() && !sink.lacks_room() && fault.what.ends_with("camera_000002.h5 exists"), "{fault}");
     assert_eq!(std::fs::read(folder.join("camera_000002.h5")).unwrap(), b"mine");
-    // What was taken is not taken again when it is gone.
+    // Frames that were accepted are not written again when it is gone.
     std::fs::remove_file(folder.join("camera_000002.h5")).unwrap();
     assert!(hand(&mut sink, 0, &run_of(0, 5)).unwrap().is_empty());
     let product = finished(sink);

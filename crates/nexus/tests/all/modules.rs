@@ -145,7 +145,7 @@ fn write_in_two(job: &Job, all: &[Made]) -> Vec<flow::Aside> {
     let mut sink = Nexus::begin(job.clone(), false).unwrap();
     let mut aside = give(&mut sink, 0, 0, &all[..half]).unwrap();
     let state = sink.flush().unwrap();
-    // What comes behind a flush is given up by a kill, and comes again.
+    // A kill discards messages after the flush; they are delivered again.
     give(&mut sink, 0, half as u64, &all[half..]).unwrap();
     drop(sink);
     let mut sink = Nexus::resume(job.clone(), &state).unwrap();
@@ -184,7 +184,7 @@ fn a_module_takes_several_streams_and_goes_on_with_all() {
         let aside = give(&mut sink, input, places[input] as u64, &all[input][places[input]..next]).unwrap();
         assert_eq!(aside.len(), if input == 1 { 2 } else { 0 }, "the stream `u` is nobody's");
         if turn == 3 {
-            // A kill behind a commit: what came since comes again.
+            // A kill behind a commit: messages since then are delivered again.
             drop(sink);
             sink = Nexus::resume(job.clone(), &state).unwrap();
         } else {
@@ -496,8 +496,8 @@ fn a_log_takes_both_schemas_and_the_alarms_of_the_older() {
             f142(7, Value::Texts((&["a"]).into()), AlarmSeverity::NoChange),
         ];
         let aside = write_in_two(&job, &all);
-        // A value that is no number is told, though the alarm that came with it is written. A time past the year 2262 is
-        // neither.
+        // A value that is no number is set aside, though the alarm that came with it is written. Of a message with a
+        // time past the year 2262 neither is written.
         assert_eq!(told(&aside), [(1, "unfit"), (2, "unfit"), (6, "unfit"), (7, "unfit")]);
         assert_eq!(numbers(&job, "log/value"), [5, 7, 6, 6]);
         assert_eq!(numbers(&job, "log/time"), [1, 4, 5, 6]);
@@ -873,7 +873,8 @@ fn vectors() -> Vec<(String, Made)> {
     all.iter().map(one).collect()
 }
 
-/// What has no numbers, no variable of the template, or a time that the file cannot hold; and what has nothing, and says so.
+/// Messages without numbers, without a variable of the template, or with a time that the file cannot hold; and valid
+/// ones that are empty.
 const WITHOUT_ROWS: [(&str, &str); 17] = [
     ("ad00_empty", "unfit"),
     ("ad00_text", "unfit"),
@@ -1196,7 +1197,7 @@ fn with_the_layout_of_ess_a_smaller_frame_went_aside() {
     assert_eq!(numbers(&job, "data_metadata/id"), [0, 1, 2]);
 }
 
-/// punx dies of `axes` at a dataset, and scippnexus guessed by the shape which dimensions of the signal another has.
+/// punx crashes on `axes` at a dataset, and scippnexus guessed by the shape which dimensions of the signal another has.
 #[test]
 fn which_dimensions_the_parts_of_an_array_have_stands_at_the_group() {
     let variable = |name: &'static str, axes: &'static [&'static str], shape: &'static [i64]| wire::da00::Variable {

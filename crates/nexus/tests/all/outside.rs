@@ -78,7 +78,7 @@ impl Filler for Counting {
     fn last(&self) -> Vec<Last> {
         let last =
             |name: &str| Last { name: name.into(), value: Data::text(self.next.to_string()), attributes: vec![] };
-        // What is named only at the end is not written.
+        // A dataset that is named only at the end is not written.
         if self.next == self.first { vec![last("count")] } else { vec![last("count"), last("number")] }
     }
 }

@@ -182,7 +182,7 @@ fn a_link_of_the_static_file_that_closes_a_circle_was_told_at_a_place_that_is_no
     assert!(is_told, "{told:?}");
 }
 
-/// What `beamport-nexus check` says of a static file, and its exit status.
+/// The report of `beamport-nexus check` on a static file, and its exit status.
 fn checked(folder: &Path) -> (String, Option<i32>) {
     std::fs::write(folder.join("template.json"), r#"{"children": []}"#).unwrap();
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_beamport-nexus"));
@@ -276,7 +276,7 @@ fn a_file_was_gone_on_with_after_its_static_file_was_another() {
     let file = hdf5_metno::File::create(&of_static).unwrap();
     number(&file, "b", 1);
     file.close().unwrap();
-    // What was read before is not what is there.
+    // The file there is not the one that was read.
     assert!(Nexus::begin(job.clone(), true).is_err_and(|fault| fault.cause.contains("changed")));
     job.template = opened();
     assert!(Nexus::resume(job, &state).is_err_and(|fault| fault.cause.contains("not the one it began with")));

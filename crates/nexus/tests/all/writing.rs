@@ -147,7 +147,7 @@ fn a_whole_file_holds_what_was_sent() {
     assert_eq!(reals("entry/instrument/monitor/data/tof"), [0.0, 1e3, 2e3, 3e3, 4e3, 5e3]);
     assert_eq!(numbers("entry/beamport/gaps/first"), [3]);
     assert_eq!(numbers("entry/beamport/rows/lost"), [3]);
-    // What was allotted ahead was given back.
+    // Room that was allotted ahead was given back.
     let meta = std::fs::metadata(&file).unwrap();
     assert!(std::os::unix::fs::MetadataExt::blocks(&meta) * 512 < meta.len() + (256 << 10));
 }
@@ -281,7 +281,7 @@ fn another_file_is_not_overwritten_unless_asked() {
     assert!(fault.what.contains("exists"), "{fault}");
     assert_eq!(std::fs::read(&file).unwrap(), b"precious");
     finish(Nexus::begin(job(&file), true).unwrap());
-    // Of the same run: begun anew without asking.
+    // A file of the same run is replaced without asking.
     finish(Nexus::begin(job(&file), false).unwrap());
     let mut other = job(&file);
     other.run_id = "ffff".into();
@@ -362,7 +362,7 @@ fn what_is_not_the_file_of_the_state_is_not_resumed() {
         let file = folder.join(format!("{name}.nxs"));
         std::fs::write(&file, damaged).unwrap();
         assert!(Nexus::resume(job(&file), &state).is_err(), "{name}");
-        // Begun anew, a valid file stands there at once.
+        // Recreated, a valid file is there at once.
         let mut sink = Nexus::begin(job(&file), true).unwrap();
         assert!(content_elsewhere(&file).iter().any(|l| l.contains("event_id [0]")));
         second(&mut sink, 0, 100).unwrap();
@@ -385,7 +385,8 @@ fn what_is_not_the_file_of_the_state_is_not_resumed() {
     assert!(Nexus::resume(other, &state).is_err());
 }
 
-/// A file that may not grow: errors are values, the file stays readable, and when there is room the content is whole.
+/// A file that may not grow: errors are values, the file stays readable, and when there is room the content is
+/// complete.
 #[test]
 fn no_room_is_an_error_that_heals() {
     if let Some((limit, file)) = in_child() {
@@ -556,7 +557,7 @@ fn rows_that_a_reader_who_opened_a_packed_file_looks_for_are_still_there_when_it
     for (place, bytes) in seen {
         assert!(now[place as usize..].starts_with(&bytes), "other rows at {place}");
     }
-    // What comes next lies before the end that such a reader knows, for a while; at last the file ends where it says.
+    // For a while the next rows lie before the end that such a reader knows; at last the file ends where it says.
     let end = |now: &[u8]| u64::from_le_bytes(now[28..36].try_into().unwrap());
     let used = now.iter().rposition(|byte| *byte != 0).unwrap() as u64;
     assert!(end(&now) > used + (256 << 10) && end(&now) <= now.len() as u64, "{used} {} {}", end(&now), now.len());
@@ -651,7 +652,7 @@ fn groups_are_rows_with_lists_that_begin_in_them() {
     let aside = give(&mut sink, 0, 0, &all).unwrap();
     assert_eq!(aside.iter().map(|a| (a.sequence, a.reason)).collect::<Vec<_>>(), [(2, "unmatched")]);
     let state = sink.flush().unwrap();
-    // What comes behind a flush is given up by a kill, and comes again.
+    // A kill discards messages after the flush; they are delivered again.
     give(&mut sink, 0, 2, &[group(8, 15, 9, &[0], &[15, 17])]).unwrap();
     drop(sink);
     let mut sink = Nexus::resume(job.clone(), &state).unwrap();

@@ -26,7 +26,7 @@ const SECOND: i64 = 1_000_000_000;
 const SETTLE: i64 = SECOND;
 const SINK: &str = "file";
 
-/// What is wrong and how to see it again.
+/// The result of a check; the error says what is wrong and how to repeat it.
 type Checked<T = ()> = Result<T, String>;
 
 /// The native process: sources, stages, streams, runs.
@@ -52,7 +52,7 @@ struct Stream {
     restarts: Vec<u64>,
 }
 
-/// What is known of a stream for good.
+/// The marked messages of a stream.
 #[derive(Default)]
 struct Noted {
     name: &'static str,
@@ -92,7 +92,7 @@ pub struct Flow {
     mover_process: Arc<PretendMedia>,
     /// Something is finished that the mover has not filed.
     to_file: bool,
-    /// Who looks from outside.
+    /// The process that reads from outside.
     witness: Arc<PretendMedia>,
     /// Power cuts are no part of a history in memory alone.
     disk: bool,
@@ -156,7 +156,7 @@ impl Flow {
         let sources: Vec<&str> = streams.iter().map(|s| s.name).collect();
         let stages = stages::Plan::new(seed, &folder, level, &sources);
         for stream in streams.iter_mut().filter(|s| stages.is_any() && s.options.when_full == WhenFull::DropOldest) {
-            // What a stage had not read by then would be lost by policy, and is of no interest here.
+            // Messages that a stage had not read by then would be lost by policy, which is of no interest here.
             stream.options.when_full = WhenFull::Wait;
         }
         let noted =
@@ -512,7 +512,7 @@ impl Flow {
             Err(e) => {
                 self.may_fail("run", &e)?;
                 self.kill_mover();
-                // What was not answered may be there or not.
+                // A run whose request failed may be there or not.
                 if self.open_mover()? {
                     self.forget_unbegun()?;
                 }
@@ -679,7 +679,7 @@ impl Flow {
         unsafe { self.machine.power_cut((self.mover.take(), feeders, self.stages.take_slots())) };
         (self.mover_process, self.witness) = (self.machine.start(), self.machine.start());
         self.plans.iter_mut().for_each(|p| p.process = self.machine.start());
-        // What was not marked yet may not be said any more.
+        // Restarts that were not marked yet may be missing from the book.
         self.streams.iter_mut().for_each(|s| s.restarts.clear());
         for plan in &self.plans {
             lock(&plan.paper).cut(&mut self.dice);
@@ -757,7 +757,7 @@ impl Flow {
         Ok(tally)
     }
 
-    /// What is finished left one message in one book, and no place in any stream.
+    /// A finished run leaves one message in one book, and no position in any stream.
     fn check_books(&self, data: &Data) -> Checked {
         let fault = |e: flow::Fault| self.fail(e.to_string());
         let books = data.streams(true).map_err(fault)?;
@@ -842,7 +842,7 @@ impl Flow {
             return Err(self.fail(format!("the account of {} does not close: {account:#?}", plan.name)));
         }
         for (input, name) in self.noted.iter().map(|n| n.name).enumerate() {
-            // What a stage fills waits, as it does.
+            // The stream of a stage always waits.
             let waits = self.streams.get(input).is_none_or(|s| s.options.when_full == WhenFull::Wait);
             let here: Vec<&Row> = rows.iter().filter(|r| r.input == input).collect();
             if !here.is_sorted_by(|a, b| a.sequence < b.sequence) {

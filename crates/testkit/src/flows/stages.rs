@@ -1,7 +1,7 @@
 //! Stages between the sources and the file: a merge by time of all sources, a worker of user code in slots, or both, one
 //! behind the other. The mover runs them; each slot is a process of its own.
 //!
-//! What is checked at the end: each message of an input is in the output, aside, or left out because it was to be, once; the
+//! The checks at the end: each message of an input is in the output, aside, or left out because it was to be, once; the
 //! output stands in order; the account of each stage closes.
 
 use super::{Checked, Flow, Mover, SECOND};
@@ -26,7 +26,7 @@ pub(super) struct Plan {
     merge: Option<(MergeOptions, Vec<MergeInput>)>,
     work: Option<(WorkOptions, &'static str)>,
     slots: Slots<Code>,
-    /// Slots that died: a message at which two did goes aside.
+    /// Slots that died: a message at which two did is set aside.
     slots_dead: u64,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Running {
     work: Option<Work>,
 }
 
-/// What becomes of a message.
+/// The result of a message.
 enum Nature {
     Makes(u8),
     Same,
@@ -314,7 +314,7 @@ impl Flow {
                 at += entries.len() as u64;
             }
             all += bounds.count;
-            // Where an input needed room, the oldest were let go of: nobody knows which of its messages these were.
+            // Where an input needed room, the oldest were deleted: which of its messages these were is unknown.
             is_whole &= bounds.first == 0;
         }
         for (at, input) in inputs.iter().enumerate() {
@@ -352,7 +352,7 @@ impl Flow {
             }
         }
         let shown = self.shown(data, WORKED)?;
-        // Of both the oldest may have been let go of.
+        // Of both the oldest may have been deleted.
         let count = shown.len().min(wanted.len());
         let (wanted, last) = (&wanted[wanted.len() - count..], &shown[shown.len() - count..]);
         if let Some(at) = (0..count).find(|at| wanted[*at] != last[*at]) {

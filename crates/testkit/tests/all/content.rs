@@ -60,7 +60,7 @@ fn machine(streams: &[(&str, &[One])]) -> (Machine, Data) {
     (machine, data)
 }
 
-/// What a sink of these inputs says at its end.
+/// The content that a sink of these inputs reports at its end.
 fn content(data: &Data, sink: &str, inputs: &[&str], mut taker: Taker) -> String {
     let inputs: Vec<String> = inputs.iter().map(|name| name.to_string()).collect();
     let (mut feed, _) = Feed::open(data, sink, "r", &inputs, true).unwrap();

@@ -59,7 +59,7 @@ struct Place {
     banks: Vec<Bank>,
     by: MergeBy,
     merge: Option<Merge>,
-    /// How often the numbers may begin anew.
+    /// How often the numbers may restart.
     rounds: usize,
     ended: bool,
     /// By how much the clock was set, ns.
@@ -471,7 +471,7 @@ fn an_idle_input_and_a_dead_one_are_waited_for_once() {
         place.live(10 * MS);
         place.say(0, begin + i * 10 * MS);
     }
-    // What is older than the wait and a slice is there, whoever is silent.
+    // Messages older than the wait and a slice are there, whichever input is silent.
     place.live(20 * MS);
     let newest = *times(&place).last().unwrap();
     assert!(newest >= place.machine.now() - WAIT - 40 * MS, "{} ms behind", (place.machine.now() - newest) / MS);
@@ -529,8 +529,8 @@ fn a_clock_that_is_ahead_moves_nothing() {
     assert_eq!(place.accounts()[1].counts["aside.ahead"], 2);
 }
 
-/// Every 10 ms each of the first two banks says something of now, in `len` bytes, for so long. Where there is no room it
-/// waits, but not for long: merge and views let go when they are asked.
+/// For `ns`, each of the first two banks sends a message of now with `len` bytes every 10 ms. Without room it waits,
+/// but not for long: merge and views release messages on request.
 fn say_for(place: &mut Place, ns: i64, len: usize) {
     for _ in 0..ns / (10 * MS) {
         place.live(10 * MS);
@@ -585,7 +585,7 @@ fn a_clock_that_was_set_forward_makes_nothing_late_that_was_under_way() {
         say_for(&mut place, SECOND, 100);
         let before = place.machine.now();
         place.set_clock(3600 * SECOND);
-        // What was made before it was set comes meanwhile, within the wait.
+        // Messages made before it was set arrive meanwhile, within the wait.
         for i in 0..(WAIT - 40 * MS) / (10 * MS) {
             let now = place.machine.now();
             place.say(0, now);

@@ -7,7 +7,7 @@ use store::{Drain, Level, Meta, Options, SchemaId};
 
 const SECOND: i64 = 1_000_000_000;
 
-/// What a source was told and what it said, over all its starts.
+/// The calls that a source received, over all its starts.
 #[derive(Default)]
 struct Seen {
     /// Number of the message from which the newest start went on.

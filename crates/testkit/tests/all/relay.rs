@@ -114,7 +114,7 @@ impl History {
                 for name in ORIGINS {
                     writer.origin(name).unwrap();
                 }
-                // What a power cut took back is said again under other sequences.
+                // Messages that a power cut removed are appended again, in another epoch.
                 self.made[at].truncate(writer.next_sequence() as usize);
                 self.writers.push(writer);
             }
@@ -147,7 +147,7 @@ impl History {
             Some(mut relay) => match catch_unwind(AssertUnwindSafe(|| relay.step(now))) {
                 Ok(stepped) => match stepped {
                     Ok(step) => Ok((relay, step)),
-                    // What failed in a process that was stopped there is in its memory still.
+                    // An error in a stopped process stays in its memory: the process is killed below.
                     Err(_) if self.machine.stopped() => Ok((relay, Step::Again)),
                     Err(fault) => Err(fault),
                 },
@@ -393,7 +393,8 @@ impl History {
             }
         }
         let lost: u64 = row.lost.values().sum();
-        // What a sink had taken when retention took it, and a restart did not find any more, is lost in the account.
+        // Messages that a sink had accepted, that retention then deleted and a restart did not find are lost in the
+        // account.
         if !row.closed || row.held > 0 || missing > lost || !self.drops && lost > 0 {
             self.fail(format!("{missing} are missing, and the ledger says {row:?}"));
         }
@@ -402,7 +403,7 @@ impl History {
         }
         let mut found: BTreeMap<&str, u64> = [("done", row.done)].into();
         found.extend(row.aside.iter().chain(&row.skipped).map(|(name, count)| (name.as_str(), *count)));
-        // What was sent early, or acknowledged by an earlier life, and cut since is in the account for ever.
+        // Messages that were sent early, or acknowledged by an earlier life, and cut since stay in the account.
         let is_cut = header.epochs.len() > 1;
         expected.retain(|_, count| *count > 0);
         found.retain(|_, count| *count > 0);
@@ -412,7 +413,7 @@ impl History {
         }
     }
 
-    /// The outside has each input in order; what comes again comes over another connection.
+    /// The outside receives each input in order; messages that repeat come over another connection.
     fn check_order(&self, at: usize) {
         let outside = lock(&self.outside);
         let (mut seen, mut newest, mut of_connection) = (BTreeSet::new(), None, (0, None));
@@ -432,7 +433,7 @@ impl History {
     }
 }
 
-/// Takes all at once, and says of the outside what it is told to.
+/// Accepts all at once, and confirms as many as the test sets.
 #[derive(Default)]
 struct Taking {
     below: Vec<u64>,

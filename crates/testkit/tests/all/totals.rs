@@ -91,7 +91,7 @@ fn data_of(machine: &Machine) -> (Arc<beamport_testkit::PretendMedia>, Data) {
     (media.clone(), Data { media, folder: "/disk/data".into(), drain: Drain::Caller })
 }
 
-/// What index and gaps of an origin say, every number looked at.
+/// Index and gaps of an origin, number by number.
 #[derive(Default)]
 struct Seen {
     messages: u64,
@@ -326,7 +326,7 @@ fn numbers_that_fall_far_begin_another_life_and_what_has_no_number_is_outside_th
     let machine = Machine::new(1);
     let (_process, data) = data_of(&machine);
     let options = IntakeOptions { stream: Options::disk(1 << 20), ahead_max: SECOND };
-    // Late within the window, then a device that begins anew and loses a message, twice.
+    // Late within the window, then a device that restarts its numbers and loses a message, twice.
     let source = Numbers(vec![10_000, 10_003, 10_001, 5_903, 0, 2, 20_000, 0, 1]);
     Intake::start(&data, "s", Box::new(source), &options, machine.now()).unwrap().step(machine.now()).unwrap();
     let (entries, _) = ledger::entries(&data, "s").unwrap();
@@ -338,7 +338,7 @@ fn numbers_that_fall_far_begin_another_life_and_what_has_no_number_is_outside_th
     assert_eq!(entries.iter().map(|entry| entry.refused.values().sum::<u64>()).sum::<u64>(), 3);
     let intervals = ledger::absences(&data, "s").unwrap();
     assert_eq!(intervals.iter().map(|gap| gap.reason.as_str()).collect::<Vec<_>>(), ["throttled"]);
-    // A source that starts again goes on with the newest life.
+    // A source that starts again continues the newest life.
     let source = Many { next: 0, each: 1 };
     let mut intake = Intake::start(&data, "s", Box::new(source), &options, machine.now()).unwrap();
     intake.step(machine.now()).unwrap();

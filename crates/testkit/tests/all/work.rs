@@ -21,7 +21,7 @@ use store::{Batch, Drain, Level, Meta, Options, SchemaId};
 
 const SEEDS: u64 = 400;
 
-/// What becomes of message `n`.
+/// The fate of message `n`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Nature {
     Makes(u64),
@@ -42,7 +42,7 @@ fn nature(n: u64) -> Nature {
     }
 }
 
-/// User code: says what it made of which message, and dies of some.
+/// User code: reports what it made of which message, and crashes on some.
 struct Maker {
     bytes: usize,
 }
@@ -289,7 +289,7 @@ fn what_a_slot_let_pass_and_retention_took_before_it_was_shown_is_lost_once() {
     assert_eq!(work.writer().next_sequence(), account.done);
 }
 
-/// What it makes of a message follows from those before; for one of them there is no room at first.
+/// Its results depend on earlier messages; for one of them there is no room at first.
 struct InOrder {
     began: Vec<u64>,
     no_room_for: Option<u64>,
@@ -481,7 +481,7 @@ fn a_change_while_it_runs_counts_after_a_restart_until_the_file_says_something_n
     let mut options = WorkOptions { parameters: r#"{"a":1}"#.into(), ..WorkOptions::memory(2, 1 << 20) };
     let (_, _process, mut work) = opened(&machine, &options);
     assert_eq!((work.slots(), work.parameters()), (2, r#"{"a":1}"#));
-    // Who changes nothing waits for nothing, where nothing comes.
+    // A change of nothing is safe at once, where no message comes.
     assert!(work.is_safe(work.change()));
     work.set_slots(3).unwrap();
     work.configure(r#"{"a":2}"#).unwrap();

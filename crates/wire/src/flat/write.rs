@@ -62,7 +62,7 @@ impl Out for Count {
     }
 }
 
-/// Room of a known size. What does not fit is counted and not written.
+/// Room of a known size. Bytes that do not fit are counted and not written.
 pub(crate) struct Room<'r> {
     bytes: &'r mut [u8],
     len: usize,

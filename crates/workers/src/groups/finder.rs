@@ -60,7 +60,7 @@ pub struct Found {
     groups: Vec<(Option<u64>, usize)>,
     /// Messages that came behind their group.
     pub late: u64,
-    /// Messages that are let go and were in no group.
+    /// Released messages that were in no group.
     pub alone: u64,
     /// Messages that are in no group because their tag is not that of their group.
     pub tag: u64,
@@ -148,6 +148,7 @@ pub trait Finder: Send {
     /// What it needs beside what is pending to go on in another process: few words, they stand in each answer.
     fn keep(&self, _words: &mut Vec<u64>) {}
 
-    /// Forgets all, and goes on from what was kept (empty: from the beginning). What was pending then is shown to it again.
+    /// Forgets all, and resumes from the kept words (empty: from the beginning). The messages pending then are shown to
+    /// it again.
     fn resume(&mut self, _words: &[u64]) {}
 }

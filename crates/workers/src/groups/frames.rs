@@ -84,7 +84,7 @@ impl Layout {
     }
 }
 
-/// What is around the pixels of a frame.
+/// The parts of a message around the pixels of a frame.
 #[derive(Default)]
 pub(super) struct Head {
     head: ad00::Head,

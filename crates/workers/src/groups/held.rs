@@ -28,7 +28,7 @@ struct Ring {
     bytes: u64,
 }
 
-/// What the pending messages of one input keep.
+/// The memory that the pending messages of one input hold.
 #[derive(Default)]
 pub(super) struct Held {
     /// The input, and what it shows, by the row of its table of parents; as far as they were seen. None: it is on disk.

@@ -5,7 +5,7 @@
 //! inputs = ["all"]
 //! parameters = { find = "gap", gap = "1 us", multiplicity = 3, members = ["d{001..120}"] }
 //! ```
-//! `find = "mine.py:pairs"` names a finder of the user, and `arguments` what it is told: a slot of Python runs it.
+//! `find = "mine.py:pairs"` names a finder of the user, which receives `arguments` and runs in a slot of Python.
 //!
 //! A [`Finder`] says which messages belong together; what it finds is judged here (multiplicity, prescale, what is
 //! missing) and becomes a row (`bpgr`), the messages themselves (`make = "messages"`), or a frame of their payloads
@@ -15,9 +15,9 @@
 //! a time ([`Finder::pass_time`]): the groups follow from the messages of the input and nothing else. For rows no
 //! payload is looked at. Nothing is allocated for a message, but where rows grow.
 //!
-//! **What is kept** are the messages of groups that are not closed. They are found in the input again (`again.rs`); how many
-//! groups there were before, and what the finder keeps, are words that stand in each answer and commit (`Outputs::keep`).
-//! No message may be left out of that, so a message at which slots die is tried again ([`Needs::whole`]).
+//! **State**: the messages of groups that are not closed are read from the input again (`again.rs`); the number of
+//! earlier groups, and the state of the finder, are words in each answer and commit (`Outputs::keep`). No message may
+//! be left out of that, so a message at which slots die is retried ([`Needs::whole`]).
 //!
 //! Failure behaviour: a group that would not fit into the slot's stream is not given, and counted as `large`. More pending
 //! messages than `pending` are closed as they are, and counted as `cut`; so are those that keep too much of an input in
@@ -50,7 +50,7 @@ use settings::{Key, Refused, Section, Setting, key, shortened};
 use std::sync::Arc;
 use store::{Batch, Check, Entry, Message, flags};
 
-/// Entries that are let go before the rows of what is pending are moved.
+/// Beyond this number of released rows, the pending rows are moved to the beginning.
 const GONE: usize = 4096;
 /// Of a slot's stream, what one group may take of it: others are on their way.
 const SHARE: u64 = 4;
@@ -218,7 +218,7 @@ fn length(section: &mut Section<'_>, key: &'static Key) -> Option<i64> {
     (time > 0).then_some(time)
 }
 
-/// What is to be found, and what is made of it.
+/// The groups to find, and the output for them.
 #[derive(Clone, Debug)]
 struct Plan {
     find: Find,
@@ -292,7 +292,7 @@ struct Rows {
     tags: Vec<u8>,
     sequences: Vec<u64>,
     lengths: Vec<u32>,
-    /// Rows at the beginning that are let go.
+    /// Released rows at the beginning.
     gone: usize,
 }
 
@@ -341,7 +341,7 @@ impl Rows {
     }
 }
 
-/// What a group came to.
+/// The verdict on a group.
 struct Judged {
     number: u64,
     /// It goes on.
@@ -352,7 +352,7 @@ struct Judged {
     in_a_row: bool,
 }
 
-/// What is counted.
+/// The counts that the worker reports.
 #[derive(Clone, Copy, Default)]
 struct Said {
     groups: u64,
@@ -645,7 +645,7 @@ impl Grouping {
         if !self.found.is_empty() {
             let before = (self.groups, self.passed, self.said);
             if let Err(stop) = self.give(batch, out) {
-                // What it closed is as it was, for when there is room: to find all of it again would cost more.
+                // Keeps the closed groups for when there is room: finding them again would cost more.
                 (self.groups, self.passed, self.said) = before;
                 (self.stopped, self.next) = (Some((sequence, done)), sequence.or_else(|| Some(out.next())));
                 return Err(stop);
@@ -663,7 +663,7 @@ impl Grouping {
         self.rows.sequence(0).unwrap_or(next)
     }
 
-    /// What stands in the answers from here on, to go on from behind the message before `next`.
+    /// Sets the state in the answers from here on, to resume behind the message before `next`.
     fn keep(&mut self, next: u64, out: &mut Outputs<'_>) {
         let first = self.first(next);
         self.words.clear();

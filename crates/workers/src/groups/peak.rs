@@ -86,7 +86,7 @@ impl Peak {
         }
     }
 
-    /// Decides about the first messages. How many are let go.
+    /// Decides about the first messages. Returns how many are released.
     fn decide(&mut self, found: &mut Found) -> usize {
         let mut done = 0;
         while let Some((end, multiplicity)) = self.seen.front().and_then(|seen| seen.window) {
@@ -112,7 +112,7 @@ impl Peak {
             }
             self.seen.drain(..gone);
             (self.first, done) = (self.first + gone as u64, done + gone);
-            // What is let go is in no window any more.
+            // Released messages are in no window any more.
             debug_assert!(self.first <= self.open);
         }
         done
@@ -133,7 +133,7 @@ impl Finder for Peak {
         self.measure();
         let done = self.decide(found);
         if time == i64::MAX {
-            // All are decided. What comes after the end has its own times.
+            // All are decided. Messages after the end have their own times.
             self.resume(&[]);
         }
         Ok(done)
@@ -154,7 +154,7 @@ impl Finder for Peak {
     }
 
     fn keep(&self, words: &mut Vec<u64>) {
-        // What counts as the time of the first that is shown again.
+        // The time that counts for the first message that is shown again.
         words.push(self.seen.front().map_or(self.newest, |seen| seen.time) as u64);
     }
 

@@ -34,7 +34,7 @@ pub(super) static PENDING: Key = key(
      `cut` (as `full` if they would keep half of the memory of an input that is not on disk).",
 );
 
-/// What is made of a group.
+/// The output for a group.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Make {
     /// A row.

@@ -12,7 +12,7 @@ type Seen = (i64, u32, u64);
 /// A group: which message closed it, its number, and its messages.
 type Group = (usize, Option<u64>, Vec<usize>);
 
-/// What a finder makes of messages, each counted over all; and how many are pending at the end, late, and alone.
+/// The groups that a finder makes, each message counted over all; and how many are pending at the end, late, and alone.
 fn all_of(finder: &mut dyn Finder, seen: &[Seen]) -> (Vec<Group>, (usize, u64, u64)) {
     let (mut rows, mut first, mut groups) = (Rows::default(), 0, Vec::new());
     let (mut late, mut alone) = (0, 0);
@@ -146,7 +146,7 @@ fn triggers(mut finder: Trigger, seen: &[Seen]) -> (Vec<(u64, Vec<usize>)>, u64)
 #[test]
 fn messages_of_one_trigger_belong_together_however_they_are_mixed() {
     let seen = [(0, 0, 5), (1, 0, 6), (2, 1, 6), (3, 1, 5), (4, 0, 7), (5, 0, 7), (6, 1, 7), (7, 1, 7)];
-    // 6 is whole first, and does not wait for 5. Of 7 one member came twice; what comes behind is late.
+    // 6 is complete first, and does not wait for 5. Of 7 one member came twice; the message behind its group is late.
     let (groups, late) = triggers(Trigger::new((0, 8, 1000), Some(2), false), &seen);
     assert_eq!(groups, [(6, vec![1, 2]), (5, vec![0, 3]), (7, vec![4, 5, 6])]);
     assert_eq!(late, 1);
@@ -314,8 +314,8 @@ fn a_finder_goes_on_from_what_it_kept_and_what_was_pending() {
     }
 }
 
-/// Groups of messages in the order of time, as sets of messages: by the messages alone, or as well by the time up to
-/// which they are complete, which is said now and then. All are closed at the end.
+/// Groups of messages in the order of time, as sets of messages: by the messages alone, or also by the time up to which
+/// they are complete, which is passed now and then. All are closed at the end.
 fn closed_at_last(
     finder: &mut dyn Finder,
     seen: &[Seen],
@@ -340,7 +340,7 @@ fn closed_at_last(
         let Some(time) = time_behind(at).filter(|_| rows.len() > 0) else { continue };
         let (waiting, mut found) = (finder.waiting(rows.pending()), Found::default());
         let done = finder.pass_time(time, rows.pending(), &mut found).unwrap();
-        // What is not due is not closed, and nothing that is due is left.
+        // No group is closed before it is due, and none that is due is left.
         assert!(time >= waiting.due || done == 0 && found.is_empty(), "{waiting:?} at {time}");
         add(&mut rows, &found, done);
         let left = finder.waiting(rows.pending());
@@ -388,7 +388,7 @@ fn time_that_passes_closes_the_groups_that_the_next_message_would_close() {
 
 #[test]
 fn a_closed_number_is_late_though_a_lower_one_is_open() {
-    // 1 waits; 2 and 4 are whole. 2 again is late, and so is 3, which no board can send behind its 4.
+    // 1 waits; 2 and 4 are complete. 2 again is late, and so is 3, which no board can send behind its 4.
     let seen = [(0, 0, 1), (1, 0, 2), (2, 1, 2), (3, 0, 4), (4, 1, 4), (5, 0, 2), (6, 0, 3), (7, 1, 1), (8, 1, 5)];
     let (groups, late) = triggers(Trigger::new((0, 1024, 1000), Some(2), false), &seen);
     assert_eq!(groups, [(2, vec![1, 2]), (4, vec![3, 4]), (1, vec![0, 7])]);
@@ -397,7 +397,7 @@ fn a_closed_number_is_late_though_a_lower_one_is_open() {
 
 #[test]
 fn groups_that_are_open_where_numbers_begin_anew_do_not_make_the_new_ones_late() {
-    // 900 waits for its second member while numbers begin anew.
+    // 900 waits for its second member while numbers restart.
     let mut seen: Vec<Seen> = vec![(0, 0, 800), (1, 1, 800), (30, 0, 900), (45, 0, 1), (46, 1, 1), (47, 1, 900)];
     seen.extend((0..20).map(|n| (50 + n, (n % 2) as u32, 2 + n as u64 / 2)));
     let (groups, late) = triggers(Trigger::new((0, 8, 20), Some(2), false), &seen);

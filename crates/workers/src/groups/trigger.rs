@@ -1,10 +1,10 @@
 //! Groups by trigger number: messages with one number belong together.
 //!
-//! A number that wraps is unwrapped by nearness to the newest. A group is closed when it is whole, and when its first
-//! message is more than `wait` behind the newest time, whatever others are open; the lowest is where more than `open`
-//! are. A message that belongs to no open group, and whose number is not above that of all closed ones, is late,
-//! until `wait` after the first message of the newest closed group: then numbers began anew, or a wrong one was
-//! ahead of all.
+//! A number that wraps is unwrapped by nearness to the newest. A group is closed when it is complete, and when its
+//! first message is more than `wait` behind the newest time, whatever others are open; the lowest is where more than
+//! `open` are. A message that belongs to no open group, and whose number is not above that of all closed ones, is late,
+//! until `wait` after the first message of the newest closed group: then numbers restarted, or a wrong one was ahead of
+//! all.
 //!
 //! With `same = "tag"` a group has the tag of most of its messages, when it is closed; the others are in none.
 
@@ -284,7 +284,7 @@ impl Finder for Trigger {
     }
 
     fn restart(&mut self, member: u32, pending: Pending<'_>, found: &mut Found) {
-        // What comes now of the same number belongs to another group.
+        // New messages of the same number belong to another group.
         let mut place = 0;
         while let Some(open) = self.open.get(place) {
             match open.has(member, self.pieces) {

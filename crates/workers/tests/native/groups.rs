@@ -1,4 +1,4 @@
-//! Groups: the same whoever is killed when, each once, in order.
+//! Groups: the same whichever process is killed at any time, each once, in order.
 
 use super::*;
 use flow::{Merge, MergeBy, MergeInput, MergeOptions, Slot, SlotOptions};
@@ -65,7 +65,7 @@ fn row(bytes: &[u8]) -> (u64, Vec<u32>, Vec<u64>) {
 /// A message of the output: time, number, schema, payload.
 type Shown = (i64, u64, [u8; 4], Vec<u8>);
 
-/// What comes out of a lab that nobody disturbs, of an input that goes on or that `ends`.
+/// The output of an undisturbed lab, for an input that continues or that `ends`.
 fn undisturbed(parameters: &Value, input: &[Sent], ends: bool) -> (Vec<Shown>, Value) {
     let mut lab = Lab::new(1, Level::Memory, &GROUPS, parameters.clone());
     lab.live = 1 << 22;
@@ -209,7 +209,7 @@ fn soak_groups() {
     lives("groups::soak_groups", SOAK, OF_GROUPS, of_groups);
 }
 
-/// What a merge has written is published before it is on the disk, and its time with it.
+/// A merge publishes its messages, and their time, before they are on the disk.
 #[test]
 fn time_passes_only_behind_messages_that_are_not_on_the_disk_yet() {
     let parameters = json!({"find": "trigger", "wait": "1 ms", "members": ["d1", "d2"]});

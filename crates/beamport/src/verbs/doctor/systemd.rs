@@ -86,7 +86,7 @@ fn value<'t>(line: &'t str, key: &str) -> Option<&'t str> {
     Some(line.trim().strip_prefix(key)?.trim_start().strip_prefix('=')?.trim())
 }
 
-/// What a folder holds, by name.
+/// The paths in a folder, sorted by name.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path()).collect();
     files.sort();

@@ -46,7 +46,7 @@ pub(super) struct Stray {
     pub(super) entry: Entry,
 }
 
-/// What a slice takes, in the order (input, sequence).
+/// The messages of a slice, in the order (input, sequence).
 #[derive(Default)]
 pub(super) struct Taken {
     /// The entries.
@@ -75,8 +75,8 @@ pub(super) struct Input {
     pub(super) wait: i64,
     /// Looks.
     reader: Reader,
-    /// Takes: it stands where the slice is, so that neither maps segments for the other. What it takes was proven when
-    /// it was looked at, and is proven again when it is pushed.
+    /// Reads the slice, at its own position, so that neither reader maps segments for the other. Its entries were
+    /// verified when they were looked at, and are verified again when they are pushed.
     back: Reader,
     /// Its source has said how far it has come: see `attach`.
     is_heard: bool,
@@ -122,7 +122,7 @@ impl Input {
         let course = Course::of(header.clock);
         let first = reader.bounds().first;
         let account = Account::begin(stream, header, first);
-        // What was looked at once was safe, though a mark may say so a moment later after a start.
+        // An entry that was looked at was safe, though after a start the mark may reach it a moment later.
         let back = data.reader(stream, ReadOptions { early: true, check: Check::Nothing, ..options })?;
         Ok(Self {
             account,
@@ -271,7 +271,7 @@ impl Input {
         }
     }
 
-    /// What commits speak of is marked.
+    /// True if the mark covers all messages that commits count.
     pub(super) fn is_marked(&self) -> bool {
         self.before <= self.reader.end()
     }
@@ -363,7 +363,7 @@ impl Input {
         Gap::note(&mut self.gaps, &self.account.stream, (first, last), reason, true);
     }
 
-    /// Adds the waiting entries of `from..to` to `taken`, and lets go of them. How many.
+    /// Moves the waiting entries of `from..to` to `taken`, and returns their number.
     pub(super) fn take(&mut self, number: u32, span: (i64, i64), by: &By, taken: &mut Taken) -> Result<u64, Fault> {
         match by {
             By::Time(ahead_max) => self.take_by(number, span, taken, |entry, _| time_of(entry, *ahead_max)),
@@ -413,7 +413,7 @@ impl Input {
                     }
                 }
             }
-            // What waited and is there no more, in this slice or a later one.
+            // Waiting messages that are gone, of this slice or a later one.
             let missing = u64::from(was).saturating_sub((taken.entries.len() - held) as u64 + u64::from(left));
             if missing > 0 {
                 self.lose(block.first, end - 1, missing, if why.is_empty() { "missing" } else { why });

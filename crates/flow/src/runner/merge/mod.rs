@@ -101,7 +101,7 @@ pub(crate) fn missing(commit: &Commit) -> Option<(u64, BTreeMap<u32, u64>)> {
     Some((numbers.missing, numbers.incomplete))
 }
 
-/// What is known of an input's source, of before the step.
+/// The state of an input's source, from before the step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpstreamState {
     /// It has brought everything up to this time, ns since 1970 UTC.
@@ -333,8 +333,8 @@ impl Merge {
         Ok(!open.is_empty())
     }
 
-    /// By number: learns up to which time each input is in the output. What its source has brought up to a time is there
-    /// when all is that lies before the place where its stream ends then.
+    /// By number: learns up to which time each input is in the output. A time of its source counts once the output has
+    /// all messages before the end that the stream had then.
     fn listen(&mut self, upstream: &[UpstreamState]) {
         let is_shown = self.slice.is_none();
         for (input, upstream) in self.inputs.iter_mut().zip(upstream) {
@@ -614,8 +614,8 @@ impl Merge {
         Ok(false)
     }
 
-    /// Moves the positions in the inputs behind what is in the output, all of which is safe, and lets go of what inputs
-    /// need room for.
+    /// Moves the positions in the inputs behind what is in the output, all of which is safe, and releases messages
+    /// where inputs need room.
     fn move_on(&mut self, clock: i64) -> Result<(), Fault> {
         // Each position that moves is a look at all of them: not more often than that is worth.
         let pause = (self.places.len() * self.places.len()) as i64 * 10_000;
@@ -702,8 +702,8 @@ fn push(out: &mut Writer, order: &[u32], taken: &Taken, places: &[(Parent, Paren
     (shown, full)
 }
 
-/// What is no more than a lack of room now; everything else ends this merge, and the next one goes on. So does a device
-/// without room: what a view has learned of a parent while it failed is not known.
+/// Returns an error that is only a lack of room; every other one ends this merge, and the next one resumes. A device
+/// without room ends it too: how much a view has learned of a parent while it failed is unknown.
 fn refused(name: &str, error: Error) -> Result<Fault, Fault> {
     match error {
         Error::Full(_) | Error::Behind { .. } | Error::Dropped => Ok(stream_fault(name, error)),

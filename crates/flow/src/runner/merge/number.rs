@@ -21,7 +21,7 @@ const LATE: u64 = 1000;
 /// Rounds that are known at once: the oldest give way.
 const ROUNDS_MAX: usize = 64;
 
-/// A time from which a maker counts on, until it begins anew.
+/// A time from which a maker counts on, until it restarts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Round {
     /// The key of its number 0.
@@ -112,7 +112,7 @@ impl Course {
     }
 }
 
-/// What is found in the order of a slice.
+/// The gaps found in the order of a slice.
 #[derive(Default)]
 pub(super) struct Found {
     /// Ids of which nothing came, or not all.
@@ -160,7 +160,7 @@ impl Numbers {
         *self = Self { parts, cache, wait, ids: BTreeMap::new(), ..known.clone() };
     }
 
-    /// What a commit says of it.
+    /// The state for a commit, without the waiting ids.
     pub(super) fn without_ids(&self) -> Self {
         let (rounds, incomplete) = (self.rounds.clone(), self.incomplete.clone());
         Self { ids: BTreeMap::new(), rounds, incomplete, ..*self }
@@ -184,9 +184,9 @@ impl Numbers {
 
     /// Settles the rounds of messages that were not looked at before.
     ///
-    /// A number that goes back begins a round if time goes on with it: to less than half, by more than [`LATE`], or where
-    /// others have begun one. What comes late has an older time. Where times do not count from 1970, a number that goes
-    /// back by more than the cache begins a round.
+    /// A number that goes back begins a round if time advances with it: to less than half, by more than [`LATE`], or
+    /// where others have begun one. A late message has an older time. Where times do not count from 1970, a number that
+    /// goes back by more than the cache begins a round.
     pub(super) fn settle(&mut self, course: &mut Course, entries: &[Entry], first: u64) {
         for (entry, sequence) in entries.iter().zip(first..) {
             if sequence < course.decided {
@@ -267,9 +267,9 @@ impl Numbers {
         }
     }
 
-    /// How far the output can go from `from` on, with `most` messages or a few more: past ids that are whole and follow
-    /// one another, past all below `passed`, which were waited for long enough, and past those for which there is no
-    /// place.
+    /// How far the output can go from `from` on, with `most` messages or a few more: past ids that are complete and
+    /// follow one another, past all below `passed`, which were waited for long enough, and past those for which there
+    /// is no place.
     pub(super) fn reach(&self, from: i64, passed: i64, most: u64) -> i64 {
         let (mut next, mut messages) = (from, 0);
         let mut over = (self.ids.len() as u64).saturating_sub(self.cache);
@@ -304,7 +304,7 @@ impl Numbers {
         });
     }
 
-    /// What is missing among the ids `from..to` of which the sorted keys are there; `name` is the output.
+    /// Finds the missing and incomplete ids of `from..to`. `keys`: those that came, sorted; `name`: the output.
     pub(super) fn missing(&self, name: &str, (from, to): (i64, i64), keys: impl Iterator<Item = i64>) -> Found {
         let mut found = Found::default();
         let mut keys = keys.peekable();
@@ -332,7 +332,7 @@ impl Numbers {
         self.rounds.iter().rev().find(|round| round.base <= key).map_or(0, |round| round.base)
     }
 
-    /// Lists ids `next..key`; not those before the first of a round, of which nobody knows whether they ever were.
+    /// Lists ids `next..key`; not those before the first of a round, which may never have existed.
     fn list(&self, name: &str, found: &mut Found, next: i64, key: i64) {
         if key > next && next > self.base_of(key) {
             let base = self.base_of(key);

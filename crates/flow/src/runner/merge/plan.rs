@@ -27,7 +27,7 @@ pub(super) struct Plan {
     pub(super) shares: Vec<Share>,
 }
 
-/// What a slice takes from one input.
+/// The share of one input in a slice.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Share {
     /// Lowest sequence that it may be in.

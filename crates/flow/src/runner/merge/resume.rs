@@ -71,7 +71,7 @@ impl Merge {
         }
         match (&mut self.by, plan.by()?) {
             (By::Time(ahead_max), By::Time(then)) => {
-                // What waits was told from what is ahead by the old measure.
+                // The old measure separated the waiting messages from those ahead.
                 if commit.inputs.iter().any(|i| i.count(WAITS) > 0) {
                     *ahead_max = then;
                 }
@@ -102,7 +102,7 @@ impl Merge {
                 }
             }
         }
-        // A stream made anew holds nothing of what was before, and it was told so.
+        // A recreated output holds none of the earlier messages: nothing to finish.
         if plan.output == self.out.header().uuid
             && (commit.output_next > self.out.next_sequence() || plan.aside.1 > self.aside.next_sequence())
         {
@@ -125,7 +125,7 @@ impl Merge {
             if share.took + share.strays == 0 {
                 continue;
             }
-            // What is not there any more is counted below.
+            // Messages of a stream that is gone are counted below.
             let Ok(mut input) = Input::open(&self.data, &known.stream, 0, early, &by) else { continue };
             if input.account.uuid != known.uuid {
                 continue;
@@ -180,7 +180,7 @@ impl Merge {
         let newest = newest.and_then(|(entry, number)| {
             let place = (number, entry.parent_sequence);
             let known = self.order.iter().map(|&at| key(at)).find(|known| (known.1, known.2) == place);
-            // What the output shows its input may have let go since.
+            // The input may have freed the shown message since.
             let gone = || Some((plan.key_of(&entry)?, place.0, place.1));
             known.or_else(gone)
         });
@@ -201,7 +201,7 @@ impl Merge {
             let excused = missing.min(unseen);
             (missing, unseen) = (missing - excused, unseen - excused);
             let input = self.inputs.iter_mut().find(|i| i.account.stream == known.stream);
-            // An account that begins anew behind a cut does not speak of them.
+            // An account that restarts behind a cut does not cover them.
             if let Some(input) = input.filter(|i| missing > 0 && i.is_resumed) {
                 input.account.done = input.account.done.saturating_sub(missing);
                 input.lose(plan.shares[at].low, known.next.saturating_sub(1), missing, "full");

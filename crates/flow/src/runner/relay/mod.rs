@@ -50,7 +50,7 @@ struct Apart {
 /// A commit on its way to the book.
 struct Pending {
     commit: Commit,
-    /// Goes aside before the commit is appended.
+    /// Messages to set aside before the commit is appended.
     apart: VecDeque<Apart>,
     /// Sequence in the book, once it is there.
     appended: Option<u64>,
@@ -168,7 +168,7 @@ impl Relay {
         }
     }
 
-    /// Finds the messages that went aside behind the last commit.
+    /// Finds the messages that were set aside behind the last commit.
     fn resume_aside(&mut self, from: u64) -> Result<(), Fault> {
         let name = aside_of(&self.name);
         if !self.data.has(&name)? {
@@ -187,7 +187,7 @@ impl Relay {
         Ok(())
     }
 
-    /// What the stream of messages aside is like.
+    /// Level, clock and size of the stream of messages aside.
     fn like(&self) -> Like {
         let level = if self.is_on_disk() { Level::Disk } else { Level::Memory };
         Like { level, clock: self.inputs[0].reader.header().clock, bytes: ASIDE_BYTES }
@@ -420,7 +420,7 @@ impl Relay {
         self.pending.is_none() && self.inputs.iter().all(Inlet::is_at_end)
     }
 
-    /// What keeps messages from the outside, where that is no ordinary course.
+    /// The fault that keeps messages from the outside, where it is more than ordinary waiting.
     pub fn trouble(&self) -> Option<Fault> {
         let unwritten = || unwritten(self.book.writer(), "the streams keep what is not committed");
         let fault = self.no_room.clone().or_else(unwritten).or_else(|| self.sink.trouble())?;

@@ -102,9 +102,9 @@ impl Work {
         self.pieces.is_empty() && self.pending.is_empty() && !self.is_changed && self.sources.iter().all(is_done)
     }
 
-    /// Where no slot lives, nor will: what was cut and is not shown goes back to the inputs, as if it had not been cut, also
-    /// what was answered behind a message that nobody answered. What can be shown is shown first, by the next steps; where
-    /// something is shown or aside behind such a message, only a slot can fill that hole.
+    /// Where no slot lives, nor will: gives the cut messages that are not shown back to the inputs, as if they had not
+    /// been cut, even if they are answered behind an unanswered message. The next steps first show all that can be
+    /// shown; where something behind such a message is shown or set aside, only a slot can fill that hole.
     pub fn give_back(&mut self) -> Result<(), Fault> {
         let can_show = if self.options.keep_order { 1 } else { usize::MAX };
         let is_answered = |piece: &Piece| piece.answered() > piece.first;

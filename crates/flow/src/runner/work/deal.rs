@@ -182,7 +182,7 @@ impl Work {
                 let is_alone = todo.is_alone();
                 let takes = |slot: &usize| self.is_free(*slot) && (!is_alone || self.places[*slot].tasks.is_empty());
                 let slot = match part.slot.filter(|slot| count > 1 && *slot < slots) {
-                    // Who sees the same block as others has a part of its own in it.
+                    // A slot that sees the same block as others has a part of its own in it.
                     Some(slot) => Some(slot).filter(takes),
                     None => part.slot.filter(takes).or_else(|| {
                         let free = (0..slots).filter(takes);

@@ -59,7 +59,7 @@ const OVERDUE_LOOK: i64 = 50_000_000;
 /// How long a slot may take to reach its first task, beyond the time for a message, ns: imports of large libraries.
 const START_MAX: i64 = 120_000_000_000;
 
-/// Who gets a block.
+/// Which slots get a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
     /// The slot, or the set, that has least to do.
@@ -81,7 +81,7 @@ pub struct WorkOptions {
     pub slot_live_bytes: u64,
     /// How many slots.
     pub slots: u32,
-    /// Who gets a block.
+    /// Which slots get a block.
     pub share: Share,
     /// Slots that see the same block, where `share` is `Balance` or `RoundRobin`.
     pub set: u32,
@@ -144,7 +144,7 @@ impl WorkOptions {
 pub enum Overdue {
     /// Its code is at one message (or batch) for too long, or does not come to its first.
     Code,
-    /// What it made does not reach the disk, while what the runner writes does.
+    /// Its results do not reach the disk, while those of the runner do.
     Output,
 }
 
@@ -159,7 +159,7 @@ pub enum SlotEnd {
     Killed,
 }
 
-/// What a slot does at present.
+/// The present state of a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotState {
     /// It takes tasks.
@@ -172,7 +172,7 @@ pub struct SlotState {
     pub busy: u64,
     /// How often it has died.
     pub deaths: u64,
-    /// What its user code says of itself, a JSON object; empty if nothing.
+    /// Statistics that its user code reports, a JSON object; empty if none.
     pub statistics: String,
 }
 
@@ -248,7 +248,7 @@ impl Work {
         let mut output = data.writer(stage, &options.output)?;
         let mut options = options.clone();
         options.slots = options.slots.clamp(1, SLOTS_MAX);
-        // What was changed while it ran counts until whoever starts it says something new.
+        // Changes made while it ran stay in force until it is started with other settings.
         let asked = asked_of(&options);
         if state["asked"] == asked {
             options.parameters = state["now"]["parameters"].to_string();
@@ -277,7 +277,7 @@ impl Work {
             None => Cuts::default(),
         };
         let known = last.as_ref().filter(|_| is_same);
-        // What a recovery has cut of it is not shown again.
+        // Messages of the output that a recovery has cut are not shown again.
         let shown = known.map_or_else(|| output.first_sequence(), |c| c.output_next.min(output.next_sequence()));
         let mut work = Self {
             data: data.clone(),
@@ -393,7 +393,7 @@ impl Work {
     /// The stream as the keeper of runs, and stages behind, see it: what was not committed has not come.
     pub fn view(&self) -> StreamView {
         let ended = self.sources.iter().all(Source::has_ended) && self.pieces.is_empty() && self.pending.is_empty();
-        // What is made of messages that wait is no older than they are.
+        // Results of waiting messages are no older than these messages.
         let frontier = |s: &Source| s.frontier.min(s.waiting.holds_at());
         let frontier = self.sources.iter().map(frontier).min().unwrap_or(i64::MAX);
         let safe = match self.output.header().level {
@@ -463,21 +463,21 @@ pub fn kept(data: &Data, stage: &str, input: &str, uuid: &[u8; 16]) -> Result<Op
     Ok(kept_of(&state, input).filter(|_| is_of_it))
 }
 
-/// What the state of a commit says that is kept of an input.
+/// The state kept of an input, from the state of a commit.
 fn kept_of(state: &Value, input: &str) -> Option<(u64, Vec<u64>)> {
     let known = &state["kept"][input];
     let words: Option<Vec<u64>> = known[1].as_array()?.iter().map(Value::as_u64).collect();
     Some((known[0].as_u64()?, words?))
 }
 
-/// The messages that wait behind what it says that is kept.
+/// The waiting messages, from beside that state.
 fn waiting_of(state: &Value, input: &str) -> Option<Waiting> {
     let known = &state["kept"][input][2];
     let (messages, oldest) = (known[0].as_u64()?, known[1].as_i64()?);
     Some(Waiting { messages, oldest, due: known[2].as_i64()? })
 }
 
-/// What may change while it runs.
+/// The settings that may change while it runs.
 fn asked_of(options: &WorkOptions) -> Value {
     let parameters: Value = serde_json::from_str(&options.parameters).unwrap_or_default();
     let code: Value = serde_json::from_str(&options.code).unwrap_or_default();

@@ -22,9 +22,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use store::{Level, Missing, Options, Stretch, Writer};
 
-/// What came of a row of messages that are to be output.
+/// The result of pushing a row of messages to the output.
 enum Rowed {
-    /// So many are.
+    /// The number of pushed messages.
     Pushed(u64),
     /// There is no room.
     Full,
@@ -78,7 +78,7 @@ impl Work {
     }
 
     /// The end of the output of which all is counted. What is shown of a block that had no room for the rest lies behind it:
-    /// who starts anew looks for it there. None where others lie behind that again: then the commit waits for the rest.
+    /// a restarted runner looks for it there. None where others lie behind that: then the commit waits for the rest.
     fn counted(&self) -> Option<u64> {
         let next = self.output.next_sequence();
         let mut begun = self.pieces.iter().filter(|(_, piece)| piece.pushed > 0);
@@ -105,7 +105,7 @@ impl Work {
             piece.aside_from.get_or_insert(at);
             *piece.reasons.entry(reason).or_default() += 1;
         }
-        // Who starts anew must know of them before it finds what is shown behind them.
+        // A restarted runner must know of them before it finds messages shown behind them.
         if let Some(aside) = self.aside.as_mut().filter(|_| piece.set_aside > 0) {
             let end = aside.next_sequence();
             if self.options.output.level == Level::Disk && !asked(aside, end) {
@@ -124,7 +124,7 @@ impl Work {
                         piece.pushed += pushed;
                         sequence += pushed;
                     }
-                    // Slots saw it, and it went before it was pointed to. The caller comes again.
+                    // Slots saw it, and it was gone before the output pointed to it. The caller retries.
                     Rowed::Lost { next, reason } => {
                         let stream = &self.sources[piece.input].account.stream;
                         piece.lose(stream, sequence, next, reason);
@@ -170,7 +170,7 @@ impl Work {
             }
         }
         if pushed == 0 {
-            // Readers must see what is there, or nothing is ever let go.
+            // Readers must see the messages that are there, or nothing is ever freed.
             self.output.publish();
             return Ok(Rowed::Full);
         }
@@ -314,7 +314,7 @@ impl Work {
         }
     }
 
-    /// What the stream of messages aside is like.
+    /// Level, clock and size of the stream of messages aside.
     pub(super) fn like(&self) -> Like {
         let Options { level, clock, .. } = self.options.output;
         Like { level, clock, bytes: ASIDE_BYTES }

@@ -56,7 +56,7 @@ impl Work {
                 let is_of_now = task.uuid == header.uuid
                     && task.epoch == header.epoch_of(task.block_first)
                     && task.block_next <= epoch_end(header, task.epoch);
-                // What went on as it is and cannot any more is done anew.
+                // A message that was passed on unchanged, and no longer can be, is done again.
                 let can_pass = source.parent.is_some() || !answered.outputs.contains(&SAME);
                 let fits = can_pass && task.part < task.parts && task.parts <= SLOTS_MAX;
                 let is_open = match task.block_first < task.block_next {
@@ -74,8 +74,8 @@ impl Work {
         let (order, passed) = self.shown_since(shown, &mut found)?;
         // Of time that has passed nothing depends on it before it is shown: it passes again.
         found.retain(|found| found.block.1 < found.block.2 || found.shown > 0);
-        // What is shown counts; of the others those that fit between. An answer that was not safe when a runner started
-        // may have been overtaken by another to the same messages.
+        // Shown answers count; of the others those that fit between. An answer that was not safe when a runner started
+        // may be superseded by another to the same messages.
         found.sort_by_key(|f| (f.shown == 0, f.answered.sequence));
         let mut pieces: BTreeMap<Block, Piece> = BTreeMap::new();
         for Found { answered, block, part, parts, shown, .. } in found {
@@ -137,8 +137,8 @@ impl Work {
         Ok(())
     }
 
-    /// Queues the blocks that are under way, those in `order` first of all in which something is shown, and the others
-    /// where they belong. What lies between is cut anew.
+    /// Queues the blocks that are under way: first those in `order`, of which something is shown, then the others in
+    /// their places. The messages between are cut again.
     fn queue(&mut self, mut pieces: BTreeMap<Block, Piece>, mut order: Vec<Block>) {
         let mut rest: Vec<Block> = pieces.keys().copied().filter(|key| !order.contains(key)).collect();
         for (input, source) in self.sources.iter_mut().enumerate() {
@@ -217,7 +217,7 @@ impl Work {
         Ok((order, passed))
     }
 
-    /// Finds the messages that went aside behind the last commit.
+    /// Finds the messages that were set aside behind the last commit.
     pub(super) fn resume_aside(&mut self, from: u64) -> Result<(), Fault> {
         let name = aside_of(&self.stage);
         if !self.data.has(&name)? {

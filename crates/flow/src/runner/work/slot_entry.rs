@@ -52,12 +52,12 @@ impl SlotEntry {
         at: u64,
     ) -> Result<Self, Fault> {
         let stream = slot_stream(stage, number);
-        // Who can write it knows that no slot of an earlier runner does: its answers are all there.
+        // Opening it for writing proves that no slot of an earlier runner writes it: all its answers are there.
         drop(data.writer(&stream, &options.slot_options())?);
         let early = options.output.level == Level::Memory;
         let reader = data.reader(&stream, ReadOptions { early, ..ReadOptions::default() })?;
         let parent = output.parent(&stream).map_err(|e| stream_fault(stage, e))?;
-        // What the output has passed it will never show.
+        // The output never shows messages that it has passed.
         let named = format!("view {stage}");
         let passed = reader.pins().readers().into_iter().find(|r| r.name == named).map_or(0, |r| r.committed);
         let at = at.max(passed).clamp(reader.bounds().first, reader.bounds().count.max(reader.bounds().first));

@@ -152,7 +152,7 @@ impl Work {
         self.send(slot, STOP, "").map(drop)
     }
 
-    /// What the slots do.
+    /// The states of the slots.
     pub fn states(&self) -> Vec<SlotState> {
         let state = |p: &SlotEntry| SlotState { tasks: p.tasks.len(), ..p.state.clone() };
         self.places.iter().take(self.options.slots as usize).map(state).collect()
@@ -356,8 +356,8 @@ impl Work {
         (pid == 0 || place.process.pid == pid).then_some(place.committed)
     }
 
-    /// A slot's stream may be full of what comes behind messages that nobody can do without room in it. What it has
-    /// answered there is given up, to be done anew. True if anything was.
+    /// A slot's stream may be full of results behind messages that no slot can do without room in it. Discards its
+    /// answers there, so that these messages are done again. True if there were any.
     pub(super) fn reclaim(&mut self) -> bool {
         let is_open = |piece: &&Piece| piece.answered() < piece.next;
         let Some(first) = self.pieces.iter().find(|(_, piece)| is_open(piece)).map(|(id, _)| *id) else { return false };

@@ -210,7 +210,7 @@ impl Source {
         self.ended && self.committed >= self.published() && self.due_time().is_none()
     }
 
-    /// What its own stage says, and what that means for what is behind it.
+    /// Updates end and frontier from the state of the stage that fills the input.
     pub(super) fn refresh(&mut self, view: &UpstreamState, looks: bool) -> Result<(), Fault> {
         // The frontier speaks of messages too that the reader does not see, where a writer has opened since: at the
         // first one, and where a group would be closed without them.
@@ -274,7 +274,7 @@ impl Source {
         self.ahead.range(first..next).next().map_or(next, |range| *range.0)
     }
 
-    /// What of a range is not in the output.
+    /// The parts of a range that are not in the output.
     pub(super) fn open_ranges(&self, first: u64, next: u64) -> Vec<(u64, u64)> {
         let (mut ranges, mut at) = (Vec::new(), first);
         while at < next {

@@ -36,7 +36,7 @@ pub struct WorkerState {
     /// since the mover started; `messages`, `aside`, `filtered`, `slow` (what a shadow was too slow for) and `lost` since
     /// ever.
     pub numbers: BTreeMap<String, Value>,
-    /// What the code of each slot says.
+    /// Statistics that the code of each slot reports.
     pub slots: BTreeMap<u32, BTreeMap<String, Value>>,
 }
 
@@ -87,11 +87,11 @@ impl WorkerState {
     }
 }
 
-/// What is said of a worker.
+/// The statistics of a worker.
 #[derive(Default)]
 pub(super) struct Statistics {
     stream: Option<Stream>,
-    /// When it was said last, ns of `Media::clock`.
+    /// When they were last published, ns of `Media::clock`.
     at: Option<i64>,
     said: Vec<(Option<usize>, String, Scalar)>,
 }
@@ -176,7 +176,7 @@ fn as_json(number: Scalar) -> Value {
     }
 }
 
-/// The numbers of a JSON object. What is no number, or too much, is passed over.
+/// The numbers and booleans of a JSON object. Other values, long names, and numbers beyond [`NUMBERS_MAX`] are skipped.
 fn said_by(text: &str) -> Vec<(String, Scalar)> {
     let Ok(Value::Object(numbers)) = serde_json::from_str(text) else { return Vec::new() };
     let number = |value: &Value| match value {

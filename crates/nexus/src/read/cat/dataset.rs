@@ -1,8 +1,8 @@
 //! A dataset of a file from outside, read in pieces by rows.
 //!
-//! libhdf5 reads and unpacks; what it does not know itself, bitshuffle with LZ4, it is told here. Nothing that lies in other
-//! files is opened, no piece is larger than who asks for it allows, and a dataset that claims more rows than its bytes can
-//! be is refused: a few bytes of a damaged file must not keep a reader busy for years.
+//! libhdf5 reads and unpacks; bitshuffle with LZ4, which it does not know, is registered here. Nothing that lies in
+//! other files is opened, no piece is larger than the caller allows, and a dataset that claims more rows than its bytes
+//! can be is refused: a few bytes of a damaged file must not keep a reader busy for years.
 
 use crate::hdf::filter::Filter;
 use crate::hdf::h5::{self, File, Hid, Id, call, new_id, number_type};
@@ -18,7 +18,7 @@ use wire::DType;
 /// Values of a row that are shown.
 const SHOWN: u64 = 8;
 
-/// What a dataset holds.
+/// The type of the values of a dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     Signed,

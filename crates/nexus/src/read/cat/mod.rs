@@ -1,18 +1,19 @@
 //! `beamport cat FILE`: rows of a NeXus file whose times lie in an interval.
 //!
-//! A group is a table where it has times: `time`, or `event_time_zero` with `event_index`; alarms and states of a connection
-//! are tables of their own beside the values. Its columns are the datasets with a row each. Where there are cues, only what
-//! lies between the cues around the interval is read; else the times are, in pieces. Cues of beamport are never further
-//! than [`CUE_EVERY_NS`], or what their attribute says, from the rows behind them, in either direction, and rows may be late by as much: so much more is
-//! looked at on both sides, and each row is judged by its own time.
+//! A group is a table where it has times: `time`, or `event_time_zero` with `event_index`; alarms and states of a
+//! connection are tables of their own beside the values. Its columns are the datasets with a row each. Where there are
+//! cues, only what lies between the cues around the interval is read; else the times are, in pieces. Cues of beamport
+//! are never further than [`CUE_EVERY_NS`], or the seconds of their attribute, from the rows behind them, in either
+//! direction, and rows may be late by as much: so much more is read on both sides, and each row is judged by its own
+//! time.
 //!
-//! Events are told by the pulse, how many it has; or one by one where that is asked for.
+//! Events are printed as their number in each pulse; or one by one on request.
 //!
 //! A group that is a link to one of a plain file in the same folder is shown as if it stood here: so are the files of a run
 //! by several writers. Of any other link to a file one line says that it is not followed.
 //!
-//! The file may be one that grows: a column has the rows that all columns of its table have. It may be from anywhere: see
-//! [`dataset`], and `search` for what is not followed. What cannot be read is a [`Fault`].
+//! The file may be one that grows: a column has the rows that all columns of its table have. It may be from anywhere:
+//! see [`dataset`], and `search` for what is not followed. Unreadable data is a [`Fault`].
 
 mod dataset;
 
@@ -37,7 +38,7 @@ const LIST_VALUES: usize = 4;
 /// Characters of a text in a line.
 const TEXT_CHARS: usize = 80;
 
-/// What is to be shown.
+/// The rows to print.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Asked {
     /// NeXus or HDF5 file
@@ -62,19 +63,19 @@ pub struct Asked {
     pub json: bool,
 }
 
-/// Prints rows to stdout. What a file may do to this process ends it; it takes no more memory than it may.
+/// Prints rows to stdout, within a limit of memory. A damaged file may end this process.
 pub fn run(asked: &Asked) -> Result<(), Fault> {
     bound_memory();
     let mut out = io::BufWriter::with_capacity(1 << 16, io::stdout().lock());
     let answer = cat(asked, &mut out);
-    // What was printed before a fault is seen before it.
+    // Rows printed before a fault are seen before it.
     match out.flush() {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(Fault::new("cannot print the answer", e)),
         _ => answer,
     }
 }
 
-/// A process that reads what is from outside takes no more memory than it may, and does not outlive who asked.
+/// Limits the memory of a process that reads a file from outside, and ends it with its parent.
 pub(crate) fn bound_memory() {
     let limit = libc::rlimit { rlim_cur: READ_MEMORY_MAX, rlim_max: READ_MEMORY_MAX };
     // SAFETY: limits of this process.
@@ -447,7 +448,7 @@ impl Table {
 /// at most `around` from their cue.
 fn between(times: &[i64], rows: &[u64], from: i64, to: i64, around: i64) -> Vec<Range<u64>> {
     let mut spans: Vec<Range<u64>> = Vec::new();
-    // What stands before the first cue is older, or as late as other rows.
+    // Rows before the first cue are older, or as late as other rows.
     let before = (i64::MIN, 0);
     let cues = std::iter::once(before).chain(times.iter().copied().zip(rows.iter().copied()));
     let mut cues = cues.peekable();

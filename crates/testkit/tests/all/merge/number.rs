@@ -219,7 +219,7 @@ fn ids_beyond_those_that_a_commit_lists_were_not_counted() {
     assert_eq!((missing.missing, missing.incomplete), (900, 900));
     assert_eq!(missing.without, BTreeMap::from([(2, 900)]));
     assert_eq!(missing.gaps.len(), 1000, "the list is bounded");
-    // A merge that opens again goes on with them.
+    // A merge that opens again continues to count them.
     place.kill();
     place.open().unwrap();
     place.frame(0, 2701, begin, 16);
@@ -357,7 +357,8 @@ fn history(seed: u64) -> Checked<Outcome> {
     Ok(Outcome { deaths, ..outcome })
 }
 
-/// What retention took before its slice was taken is counted as lost; a power cut then took that back.
+/// Messages that retention deleted before their slice was taken are counted as lost; a power cut then brought them
+/// back.
 #[test]
 fn what_a_power_cut_brings_back_was_shown_beyond_the_commit() {
     history(884).unwrap();

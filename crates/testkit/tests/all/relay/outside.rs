@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// What becomes of message `n`.
+/// The fate of message `n`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Nature {
     /// The outside takes it.
@@ -86,7 +86,7 @@ impl Outside {
         }))
     }
 
-    /// Who was connected is so no more. What was on its way may have come there, but nobody hears of it.
+    /// Ends the connection. Messages on their way may have arrived, but their acknowledgements are lost.
     pub(crate) fn lose_connection(&mut self) {
         let come = self.dice.below(self.wire.len() as u64 + 1);
         (0..come).for_each(|_| self.receive());

@@ -305,7 +305,7 @@ fn the_edges_of_a_run_whose_gaps_the_book_has_let_go_of_were_lost_in_silence() {
     run("late", &mut intake);
     let book = data.reader_early(&commits_of("s")).unwrap().bounds();
     assert!(book.first > 20, "the book has let go of its oldest commits");
-    // What was lost behind the last message of the early run is not known any more, and the account says that.
+    // Losses behind the last message of the early run are not known any more, and the account reports that.
     let early = account("early");
     assert!(!early.closed && early.unknown().eq(["s"]), "{early:?}");
     let late = account("late");
@@ -421,7 +421,7 @@ fn dropping(seed: u64) -> Counts {
             }
         }
         machine.room(u64::MAX, u64::MAX);
-        // What could not be written down is, once there is room.
+        // Gaps that could not be written are written once there is room.
         for _ in 0..3 {
             machine.advance(SECOND);
             intake.step(machine.now()).unwrap();
@@ -529,7 +529,7 @@ fn mortal(seed: u64) -> Counts {
     let when_full = dice.pick(&[WhenFull::Wait, WhenFull::DropNewest]);
     let options = IntakeOptions { stream: Options { when_full, ..Options::disk(1 << 20) }, ahead_max: SECOND };
     let (mut kills, mut cuts, mut totals, mut inside) = (0, 0, 0, 0);
-    // What a process that was killed had committed; nothing behind a power cut.
+    // Numbers that a killed process had committed; empty after a power cut.
     let mut committed = Next::new();
     for life in 0..dice.range(3, 9) {
         let (process, data) = data_of(&machine);

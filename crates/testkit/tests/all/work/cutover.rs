@@ -141,7 +141,8 @@ impl Kind for Changed {
             Cutting::Draining if !work.is_quiet() => {
                 if let Some(left) = history.kind.dying.checked_sub(1) {
                     work.give_back()?;
-                    // What was shown out of order has to be filled first, so that it needs slots after all.
+                    // Gaps before messages that were shown out of order are filled first, so that it needs slots after
+                    // all.
                     history.kind.dying = left;
                     history.kind.given_back += u64::from(work.is_quiet());
                 }
@@ -385,7 +386,7 @@ fn old_code_whose_slots_never_start_could_not_be_cut_over() {
     while !place.work.is_safe(block) {
         step(&mut place.work);
     }
-    // What the others had is the first that the new code is given.
+    // The first messages that the new code receives are those that the old slots had.
     place.work.hold(false);
     let Alone { mut work, slot, .. } = place;
     drop(slot);

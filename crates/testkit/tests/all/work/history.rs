@@ -10,12 +10,12 @@ use store::{Drain, Level, Meta, Options, ReadOptions, Reader, SchemaId, Writer};
 pub(crate) const INPUT: &str = "raw";
 pub(crate) const STAGE: &str = "peaks";
 pub(crate) const ORIGINS: [&str; 3] = ["a", "b", "c"];
-/// What a slot ends with at a message that kills.
+/// The error of a slot at a message that kills it.
 pub(crate) const POISON: &str = "poison";
-/// In the place of what code says of what it made: the message is as it was.
+/// In the place of the number that code gives its results: the message is unchanged.
 pub(crate) const SAME: u64 = u64::MAX;
 
-/// What histories of one kind add to those of any worker.
+/// The parts that histories of one kind add to those of any worker.
 pub(crate) trait Kind: Sized {
     /// Code of a slot.
     type Code: Worker;
@@ -36,7 +36,7 @@ pub(crate) trait Kind: Sized {
     /// The runner is open.
     fn opened(_history: &mut History<Self>) {}
 
-    /// What else the mover does at a step of the runner.
+    /// Other work of the mover at a step of the runner.
     fn beside(_history: &mut History<Self>) -> Result<(), Fault> {
         Ok(())
     }
@@ -163,7 +163,7 @@ impl<K: Kind> History<K> {
             for name in ORIGINS {
                 writer.origin(name).unwrap();
             }
-            // What a power cut took back is said again under other sequences.
+            // Messages that a power cut removed are appended again, in another epoch.
             self.input.truncate(writer.next_sequence() as usize);
             self.appended = self.input.len() as u64;
             self.writer = Some(writer);
@@ -405,7 +405,7 @@ impl<K: Kind> History<K> {
     pub(crate) fn check_output(&self, mut expected: Vec<(u64, u64)>) {
         let mut seen = self.seen.clone();
         if !self.options.keep_order {
-            // Blocks come as they come; each message is whole.
+            // Blocks come as they come; each message is complete.
             seen.sort_unstable();
             expected.sort_unstable();
         }
@@ -417,7 +417,7 @@ impl<K: Kind> History<K> {
         }
     }
 
-    /// What every kind counts.
+    /// The counts of every kind.
     pub(crate) fn counts(&self) -> Counts {
         [("deaths", self.deaths), ("slots", self.slots_dead), ("cuts", self.cuts)].into()
     }

@@ -1,4 +1,4 @@
-//! What becomes of the tasks of slots that are slow, hang, or come late.
+//! The tasks of slots that are slow, hang, or come late.
 
 use super::history::{INPUT, STAGE};
 use beamport_testkit::{Machine, PretendMedia, Slots};
@@ -19,9 +19,9 @@ const MANY: u64 = 5000;
 /// User code that lets messages go on as they are, and never comes back from those numbered in `hangs_at`.
 struct Passes {
     hangs_at: Vec<u64>,
-    /// From this message on all go aside.
+    /// From this message on all are set aside.
     is_broken_from: u64,
-    /// Those go aside in any slot.
+    /// Those are set aside in any slot.
     bad: Range<u64>,
 }
 
