@@ -3,6 +3,7 @@
 //! Everything is a pure function of the seed, so a pulse can be made again after a restart. Not for secrets.
 
 use std::f64::consts::TAU;
+use store::{mix, splitmix64};
 
 /// xoshiro256++ 1.0 (Blackman and Vigna, ACM Trans. Math. Softw. 47 (2021) 36), period 2^256 - 1, seeded by splitmix64 as its authors advise.
 #[derive(Clone, Debug)]
@@ -10,19 +11,11 @@ pub struct Generator {
     state: [u64; 4],
 }
 
-/// The finaliser of splitmix64 (Steele, Lea, Flood 2014): a bijection in which each input bit moves half of the output bits.
-pub fn mix(z: u64) -> u64 {
-    let z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
 impl Generator {
     /// The generator of a seed.
     pub fn new(seed: u64) -> Self {
-        let step = 0x9e37_79b9_7f4a_7c15_u64;
-        Self { state: std::array::from_fn(|i| mix(seed.wrapping_add(step.wrapping_mul(i as u64)))) }
+        let mut words = seed;
+        Self { state: std::array::from_fn(|_| splitmix64(&mut words)) }
     }
 
     /// An independent generator for each (seed, stream, position): what one pulse of one origin draws does not depend on any other.

@@ -11,8 +11,8 @@
 use crate::limits;
 use crate::plan::{ClockFault, Config};
 use crate::pulse::Grid;
-use crate::random::mix;
 use flow::{Fault, Outlet, Pushed, Resume, Source, Step};
+use store::mix;
 use store::{Meta, SchemaId};
 
 /// One pulse of the source.

@@ -18,8 +18,6 @@ pub const INDEX_ENTRIES_MAX: u64 = 1 << 16;
 pub const INDEX_ENTRIES_MIN: u64 = TIME_BLOCK;
 /// Entries that share one (minimum, maximum) of source time: a search touches 16 B instead of 16 KiB.
 pub const TIME_BLOCK: u64 = 256;
-/// Messages of one payload segment: tiny messages are released in steps of 256 MiB of index at most.
-pub const SEGMENT_MESSAGES_MAX: u64 = 1 << 22;
 /// Bytes of the live place of a stream: below, the ring has no room to turn.
 pub const LIVE_BYTES_MIN: u64 = 1 << 20;
 /// Payloads from this size on start on 64 bytes (numpy, AVX-512); smaller ones are packed on 8.

@@ -31,7 +31,7 @@ pub(crate) struct State {
 impl State {
     /// Its text.
     pub(crate) fn text(&self) -> String {
-        let stream = |(name, (uuid, below)): (&String, &Known)| (name.clone(), json!([hex(uuid), below]));
+        let stream = |(name, (uuid, below)): (&String, &Known)| (name.clone(), json!([store::hex(uuid), below]));
         let topic =
             |(name, kept): (&String, &Kept)| (name.clone(), json!({"id": kept.id, "offsets": kept.offsets.clone()}));
         let streams: serde_json::Map<String, Value> = self.streams.iter().map(stream).collect();
@@ -50,7 +50,7 @@ impl State {
 
     fn of(value: &Value) -> Option<Self> {
         let stream = |(name, pair): (&String, &Value)| {
-            Some((name.clone(), (unhex(pair.get(0)?.as_str()?)?, pair.get(1)?.as_u64()?)))
+            Some((name.clone(), (store::unhex16(pair.get(0)?.as_str()?)?, pair.get(1)?.as_u64()?)))
         };
         let topic = |(name, kept): (&String, &Value)| {
             let offsets = kept.get("offsets")?.as_array()?.iter().map(Value::as_u64).collect::<Option<_>>()?;
@@ -60,15 +60,6 @@ impl State {
         let topics = value.get("topics")?.as_object()?.iter().map(topic).collect::<Option<_>>()?;
         Some(Self { streams, topics })
     }
-}
-
-fn hex(uuid: &[u8; 16]) -> String {
-    format!("{:032x}", u128::from_be_bytes(*uuid))
-}
-
-fn unhex(text: &str) -> Option<[u8; 16]> {
-    let is_hex = text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit());
-    is_hex.then(|| u128::from_str_radix(text, 16).ok().map(u128::to_be_bytes)).flatten()
 }
 
 /// Messages that are in a partition, and that the input is not past yet.

@@ -147,6 +147,13 @@ pub(crate) fn salt(seed: u64, sequence: u64) -> u32 {
     (mix(seed ^ sequence) >> 32) as u32
 }
 
+/// The generator splitmix64: advances `state` and returns its next 64 bits, the same on every machine.
+pub fn splitmix64(state: &mut u64) -> u64 {
+    let word = mix(*state);
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    word
+}
+
 /// The finaliser of splitmix64 (Steele, Lea, Flood 2014): a bijection in which each input bit moves half of the output bits.
 #[inline]
 pub fn mix(mut z: u64) -> u64 {

@@ -102,9 +102,10 @@ pub fn hex(bytes: &[u8]) -> String {
     })
 }
 
-pub(crate) fn unhex16(text: &str) -> Option<[u8; 16]> {
+/// The 16 bytes of 32 hexadecimal digits.
+pub fn unhex16(text: &str) -> Option<[u8; 16]> {
     let mut out = [0; 16];
-    if text.len() != 32 || !text.is_ascii() {
+    if text.len() != 32 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
         return None;
     }
     for (i, byte) in out.iter_mut().enumerate() {
