@@ -496,8 +496,9 @@ impl Input {
     fn is_balanced(&self) -> bool {
         let is_accounted = |name: &str| ["aside.", "skipped.", "lost."].iter().any(|kind| name.starts_with(kind));
         let counts = self.counts.iter().filter(|(name, _)| is_accounted(name)).map(|(_, n)| u128::from(*n));
-        let read = u128::from(self.next - self.first) + u128::from(self.count(CUT)) + u128::from(self.count(BEYOND));
-        read == u128::from(self.done) + counts.sum::<u128>() + u128::from(self.count(WAITS))
+        let counts = counts.sum::<u128>() + u128::from(self.count(WAITS));
+        u128::from(self.next) + u128::from(self.count(CUT)) + u128::from(self.count(BEYOND))
+            == u128::from(self.first) + u128::from(self.done) + counts
     }
 
     /// Steps back to where the epoch of `next` ends now, if a recovery has cut messages before it. Those that were read
@@ -577,10 +578,9 @@ impl Commit {
     /// Asserts what a restart and the ledger believe of a commit. The sums are asserted in debug builds only: a stage
     /// resumes from sums of an older program, and an account that does not balance is reported, not fatal.
     fn assert_sound(&self) {
-        assert!(self.output_first <= self.output_next, "{}: the output goes back", self.stage);
-        for input in &self.inputs {
-            assert!(input.first <= input.next, "{}: `{}` is read from its end", self.stage, input.stream);
-            debug_assert!(!self.run.is_empty() || input.is_balanced(), "{}: {input:?}", self.stage);
+        debug_assert!(self.output_first <= self.output_next, "{}: the output goes back", self.stage);
+        for input in self.inputs.iter().filter(|_| self.run.is_empty()) {
+            debug_assert!(input.is_balanced(), "{}: {input:?}", self.stage);
         }
         if let Some(totals) = &self.totals {
             assert!(totals.part < totals.parts, "{}: part {} of {}", self.stage, totals.part, totals.parts);
