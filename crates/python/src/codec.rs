@@ -121,21 +121,21 @@ fn exception(py: Python<'_>, name: &str, texts: (String, String)) -> PyErr {
 pub(crate) fn _wire_write<'py>(schema: &str, values: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyBytes>> {
     let py = values.py();
     let id = *schema.as_bytes().first_chunk().ok_or_else(|| PyTypeError::new_err("a schema has four letters"))?;
-    let held = Held::all(values.iter())?;
+    let held = WireValue::all(values.iter())?;
     let values = held.iter().map(|value| value.field(py)).collect::<PyResult<Vec<_>>>()?;
     let message = wire::message_of(id, values).map_err(|error| unfit(py, schema, &error))?;
     written(py, schema, |out| message.write(out))
 }
 
 /// A value and what it is made of, kept while the message borrows from it.
-pub(crate) enum Held<'py> {
+pub(crate) enum WireValue<'py> {
     One(Bound<'py, PyAny>),
     Array(Raw),
-    Table(Vec<Held<'py>>),
-    List(Vec<Held<'py>>),
+    Table(Vec<WireValue<'py>>),
+    List(Vec<WireValue<'py>>),
 }
 
-impl<'py> Held<'py> {
+impl<'py> WireValue<'py> {
     fn all(values: impl Iterator<Item = Bound<'py, PyAny>>) -> PyResult<Vec<Self>> {
         values.map(Self::of).collect()
     }

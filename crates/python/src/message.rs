@@ -3,7 +3,7 @@
 use crate::fault;
 use crate::memory::{View, unpicklable};
 use crate::numpy;
-use crate::owned::{Held, Ours, Pinned, bytes_of};
+use crate::owned::{MessageBytes, Ours, Pinned, bytes_of};
 use flow::Fault;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -143,7 +143,7 @@ pub(crate) fn _message(
     let too_long = |_| PyValueError::new_err("a message of 4 GiB or more");
     entry.length = u32::try_from(payload.len()).map_err(too_long)?;
     schema.iter().zip(&mut entry.schema.0).for_each(|(letter, place)| *place = *letter);
-    let held = Arc::new(Ours::new(Some(Held::Bytes(payload.into()))));
+    let held = Arc::new(Ours::new(Some(MessageBytes::Bytes(payload.into()))));
     Ok(Message::new(sequence, entry, (held, 0), origin.into()))
 }
 

@@ -5,7 +5,7 @@
 //! Failure behaviour: a name that the schema does not have, and a value that a field cannot hold, is an
 //! `UnfitValueException` with the name.
 
-use crate::codec::{Held, Raw, dimensions, unfit, unfit_value};
+use crate::codec::{Raw, WireValue, dimensions, unfit, unfit_value};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyList, PyMapping, PyString};
@@ -16,7 +16,7 @@ pub(crate) struct Named<'py> {
     py: Python<'py>,
     schema: String,
     id: [u8; 4],
-    held: Vec<Held<'py>>,
+    held: Vec<WireValue<'py>>,
 }
 
 impl<'py> Named<'py> {
@@ -50,7 +50,7 @@ impl<'py> Named<'py> {
 }
 
 /// The values of a table in the order of its columns. `place` is in front of their names in errors.
-fn table<'py>(fields: &Bound<'py, PyMapping>, columns: &[Column], place: &str) -> PyResult<Vec<Held<'py>>> {
+fn table<'py>(fields: &Bound<'py, PyMapping>, columns: &[Column], place: &str) -> PyResult<Vec<WireValue<'py>>> {
     let py = fields.py();
     for name in fields.keys()?.iter() {
         let is_known = name.cast::<PyString>().is_ok_and(|name| columns.iter().any(|column| name == column.name));
@@ -69,49 +69,49 @@ fn table<'py>(fields: &Bound<'py, PyMapping>, columns: &[Column], place: &str) -
         values.push(given(&value(column)?, column.kind, &format!("{place}{}", column.name))?);
     }
     for (at, column) in columns.iter().enumerate() {
-        let (Kind::Shape(of), Held::One(_)) = (column.kind, &values[at]) else { continue };
+        let (Kind::Shape(of), WireValue::One(_)) = (column.kind, &values[at]) else { continue };
         let measured = columns.iter().position(|other| other.name == of).map(|other| &values[other]);
         let shape = match measured {
-            Some(Held::Array(raw)) => raw.shape().to_vec(),
-            Some(Held::One(text)) if text.is_instance_of::<PyString>() => vec![text.extract::<&str>()?.len()],
+            Some(WireValue::Array(raw)) => raw.shape().to_vec(),
+            Some(WireValue::One(text)) if text.is_instance_of::<PyString>() => vec![text.extract::<&str>()?.len()],
             _ => continue,
         };
-        values[at] = Held::Array(exact(PyList::new(py, shape)?.as_any(), DType::Int64, column.name)?);
+        values[at] = WireValue::Array(exact(PyList::new(py, shape)?.as_any(), DType::Int64, column.name)?);
     }
     Ok(values)
 }
 
 /// One value, for a field of this kind.
-fn given<'py>(value: &Bound<'py, PyAny>, kind: Kind, place: &str) -> PyResult<Held<'py>> {
+fn given<'py>(value: &Bound<'py, PyAny>, kind: Kind, place: &str) -> PyResult<WireValue<'py>> {
     let py = value.py();
     let refused = |wanted: &str| unfit_value(py, format!("`{place}` is not {wanted}"), String::new());
     if value.is_none() {
         // A list of texts that is not there is an empty one.
-        let none = Held::One(value.clone());
-        return Ok(if kind == Kind::Texts { Held::List(Vec::new()) } else { none });
+        let none = WireValue::One(value.clone());
+        return Ok(if kind == Kind::Texts { WireValue::List(Vec::new()) } else { none });
     }
     let is_text = value.is_instance_of::<PyString>() || value.is_instance_of::<PyBytes>();
     match kind {
-        Kind::Bool | Kind::Number(_) | Kind::Text | Kind::Words(_) => Held::of(value.clone()),
-        Kind::Array(dtype) => exact(value, dtype, place).map(Held::Array),
-        Kind::Shape(_) => exact(value, DType::Int64, place).map(Held::Array),
-        Kind::Numbers | Kind::Value if is_text => Held::of(value.clone()),
-        Kind::Numbers => numbers(value, place).map(Held::Array),
+        Kind::Bool | Kind::Number(_) | Kind::Text | Kind::Words(_) => WireValue::of(value.clone()),
+        Kind::Array(dtype) => exact(value, dtype, place).map(WireValue::Array),
+        Kind::Shape(_) => exact(value, DType::Int64, place).map(WireValue::Array),
+        Kind::Numbers | Kind::Value if is_text => WireValue::of(value.clone()),
+        Kind::Numbers => numbers(value, place).map(WireValue::Array),
         Kind::Value => {
             let texts = value
                 .cast::<PyList>()
                 .is_ok_and(|list| !list.is_empty() && list.iter().all(|entry| entry.is_instance_of::<PyString>()));
             match dimensions(value) {
-                _ if texts => Held::of(value.clone()),
+                _ if texts => WireValue::of(value.clone()),
                 // A plain number with its type is a table of it, as it is in the message.
-                Ok(0) => Ok(Held::Table(vec![Held::Array(numbers(value, place)?)])),
-                _ => numbers(value, place).map(Held::Array),
+                Ok(0) => Ok(WireValue::Table(vec![WireValue::Array(numbers(value, place)?)])),
+                _ => numbers(value, place).map(WireValue::Array),
             }
         }
         Kind::Texts => {
             let texts = value.try_iter()?.collect::<PyResult<Vec<_>>>()?;
             match !is_text && texts.iter().all(|text| text.is_instance_of::<PyString>()) {
-                true => Ok(Held::List(texts.into_iter().map(Held::One).collect())),
+                true => Ok(WireValue::List(texts.into_iter().map(WireValue::One).collect())),
                 false => Err(refused("a list of texts")),
             }
         }
@@ -120,16 +120,16 @@ fn given<'py>(value: &Bound<'py, PyAny>, kind: Kind, place: &str) -> PyResult<He
             for (at, entry) in value.try_iter()?.enumerate() {
                 let entry = entry?;
                 let fields = entry.cast::<PyMapping>().map_err(|_| refused("a list of dictionaries"))?;
-                tables.push(Held::Table(table(fields, columns, &format!("{place}[{at}]."))?));
+                tables.push(WireValue::Table(table(fields, columns, &format!("{place}[{at}]."))?));
             }
             // An empty list is one that is not there.
-            Ok(if tables.is_empty() { Held::One(py.None().into_bound(py)) } else { Held::List(tables) })
+            Ok(if tables.is_empty() { WireValue::One(py.None().into_bound(py)) } else { WireValue::List(tables) })
         }
         Kind::Table(forms) => {
             let fields = value.cast::<PyMapping>().map_err(|_| refused("a dictionary"))?;
             let has_all = |form: &&&[Column]| form.iter().all(|column| fields.contains(column.name).unwrap_or(false));
             let Some(form) = forms.iter().find(has_all).or(forms.first()) else { return Err(refused("a dictionary")) };
-            table(fields, form, &format!("{place}.")).map(Held::Table)
+            table(fields, form, &format!("{place}.")).map(WireValue::Table)
         }
     }
 }

@@ -61,7 +61,7 @@ impl<T> Drop for Ours<T> {
 }
 
 /// Where the bytes of messages are.
-pub(crate) enum Held {
+pub(crate) enum MessageBytes {
     /// In a mapped segment.
     Segment(Arc<store::Mapped>),
     /// Here: a message that came from no stream.
@@ -69,19 +69,19 @@ pub(crate) enum Held {
 }
 
 /// A pinned segment, shared by all that looks at it; none behind messages without bytes.
-pub(crate) type Pinned = Arc<Ours<Option<Held>>>;
+pub(crate) type Pinned = Arc<Ours<Option<MessageBytes>>>;
 
 /// A segment as messages share it.
 pub(crate) fn pinned(segment: &Arc<store::Mapped>) -> Pinned {
-    Arc::new(Ours::new(Some(Held::Segment(segment.clone()))))
+    Arc::new(Ours::new(Some(MessageBytes::Segment(segment.clone()))))
 }
 
 /// A range of a pinned segment; nothing where it is not inside.
 pub(crate) fn bytes_of(pinned: &Pinned, at: u64, len: u64) -> &[u8] {
     let bytes = match pinned.as_ref().as_ref() {
         None => None,
-        Some(Held::Segment(mapped)) => mapped.bytes(at, len),
-        Some(Held::Bytes(bytes)) => at.checked_add(len).and_then(|end| bytes.get(at as usize..end as usize)),
+        Some(MessageBytes::Segment(mapped)) => mapped.bytes(at, len),
+        Some(MessageBytes::Bytes(bytes)) => at.checked_add(len).and_then(|end| bytes.get(at as usize..end as usize)),
     };
     bytes.unwrap_or_default()
 }

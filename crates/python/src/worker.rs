@@ -64,7 +64,7 @@ impl PySlot {
         Ok(Self { slot: Ours::new(slot), stage, data, inputs })
     }
 
-    /// Works until asked to end. `call` gets a message (or with `batch` > 1 a `Batch` of so many at most); `configure`
+    /// Works until asked to end. `call` gets a message (with `batch` > 1 a `Batch` of at most that length); `configure`
     /// new parameters as JSON text, and returns the new `call` or none; `statistics` returns JSON text.
     fn run(
         &mut self,

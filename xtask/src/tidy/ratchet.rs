@@ -221,8 +221,7 @@ fn crate_of(path: &Path) -> String {
 
 fn count(path: &Path, text: &str, found: &mut Found) {
     let name = path.display().to_string();
-    let mut parts = path.components().map(|part| part.as_os_str().to_string_lossy().into_owned());
-    let krate = parts.by_ref().find(|part| part != "crates").unwrap_or_default();
+    let krate = crate_of(path);
     let lines = text.lines().count();
     if lines > FILE_LINES_MAX {
         found.add(Kind::File, &name, path, lines);
@@ -237,7 +236,7 @@ fn count(path: &Path, text: &str, found: &mut Found) {
         found.add(Kind::Function, &format!("{name} {}", function.name), path, function.line);
     }
     let is_shipped = path.starts_with("crates") && !NOT_SHIPPED.contains(&krate.as_str());
-    let is_source = parts.next().is_some_and(|folder| folder == "src") && !code::is_test(path);
+    let is_source = path.components().nth(2).is_some_and(|folder| folder.as_os_str() == "src") && !code::is_test(path);
     if is_shipped && is_source && path.file_stem().is_some_and(|stem| stem != "limits") {
         for (index, line) in code::without_tests(&plain).lines().enumerate() {
             if is_number(line) {

@@ -297,13 +297,6 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// A batch of `count` messages: one entry each, and one place each where they lie in several segments.
-    fn of(count: usize, batch: Self) -> Self {
-        debug_assert_eq!(batch.entries.len(), count, "a batch has an entry for each message that the reader passed");
-        debug_assert!(batch.places.is_empty() || batch.places.len() == count);
-        batch
-    }
-
     /// Number of messages.
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -790,21 +783,21 @@ impl Reader {
             }
         }
         self.next = from + count as u64;
-        let bytes = match &self.index {
-            Some(index) => index.bytes(at, (count * ENTRY_BYTES) as u64).unwrap_or_default(),
-            None => &[],
-        };
-        let entries = bytemuck::cast_slice(bytes);
-        Ok(Batch::of(count, Batch { first: from, entries, segments: self.payload.as_slice(), places: &[] }))
+        let entries = self.entries_at(at, count);
+        Ok(Batch { first: from, entries, segments: self.payload.as_slice(), places: &[] })
+    }
+
+    /// The `count` entries from byte `at` of the mapped index segment on.
+    fn entries_at(&self, at: u64, count: usize) -> &[Entry] {
+        let bytes = self.index.as_ref().and_then(|index| index.bytes(at, (count * ENTRY_BYTES) as u64));
+        let entries: &[Entry] = bytemuck::cast_slice(bytes.unwrap_or_default());
+        debug_assert_eq!(entries.len(), count, "a batch has an entry for each message that the reader passed");
+        entries
     }
 
     /// A batch of messages without bytes.
     fn empties(&mut self, from: u64, count: usize, at: u64) -> Result<Batch<'_>> {
-        let bytes = match &self.index {
-            Some(index) => index.bytes(at, (count * ENTRY_BYTES) as u64).unwrap_or_default(),
-            None => &[],
-        };
-        let entries: &[Entry] = bytemuck::cast_slice(bytes);
+        let entries = self.entries_at(at, count);
         let good = |(i, e): &(usize, &Entry)| {
             let salt = self.salt(from + *i as u64);
             e.length == 0 && e.parent == 0 && e.holds(salt) && e.payload_holds(&[], salt)
@@ -815,7 +808,7 @@ impl Reader {
             return Err(Error::Corrupt { path, at, sequence: from, what: "the entry" });
         }
         self.next = from + count as u64;
-        Ok(Batch::of(count, Batch { first: from, entries: &entries[..count], segments: &[], places: &[] }))
+        Ok(Batch { first: from, entries: self.entries_at(at, count), segments: &[], places: &[] })
     }
 
     /// A batch that begins with a view entry: what it shows lies in several segments, of this stream and of others.
@@ -859,13 +852,9 @@ impl Reader {
             });
         }
         self.next = from + count as u64;
-        let bytes = match &self.index {
-            Some(index) => index.bytes(at, (count * ENTRY_BYTES) as u64).unwrap_or_default(),
-            None => &[],
-        };
         let Shown { segments, places, .. } = &self.shown;
-        let entries = bytemuck::cast_slice(bytes);
-        Ok(Batch::of(count, Batch { first: from, entries, segments, places }))
+        debug_assert_eq!(places.len(), count, "a batch over several segments has a place for each message");
+        Ok(Batch { first: from, entries: self.entries_at(at, count), segments, places })
     }
 
     /// Where the payload of an entry lies, in this stream or in one that it points into.
