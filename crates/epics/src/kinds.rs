@@ -243,15 +243,7 @@ impl LivePlan for FeedbackPlan {
 /// Reads a section of a sink.
 fn read_sink(name: &str, section: &mut Section<'_>) -> Option<Arc<dyn LivePlan>> {
     note_unbuilt(SINK.name, section);
-    let pvs: Option<Setting<Map<String, Json>>> = section.get(&TARGETS);
-    let targets = match pvs.map(|pvs| read_targets(&pvs)) {
-        Some(Ok(targets)) => Some(targets),
-        Some(Err(refused)) => {
-            section.refuse(&TARGETS, refused);
-            None
-        }
-        None => None,
-    };
+    let targets = section.read(&TARGETS, read_targets);
     let every: Option<Setting<Duration>> = section.get(&EVERY);
     if every.as_ref().is_some_and(|every| !(EVERY_MIN..=EVERY_MAX).contains(&every.value)) {
         let [least, most] = [EVERY_MIN, EVERY_MAX].map(units::duration_text);

@@ -125,6 +125,27 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
+/// Why a command that prints ends before its work is done.
+#[derive(Debug)]
+pub enum Interruption {
+    /// An error from outside.
+    Fault(Fault),
+    /// The output cannot be written; a closed pipe is no fault.
+    Output(io::Error),
+}
+
+impl From<Fault> for Interruption {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl From<io::Error> for Interruption {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -35,7 +35,7 @@ pub use contract::room::Pushed;
 pub use contract::sink::{Aside, Product, Sink};
 pub use contract::slot::{Made, Outputs, Slot, SlotOptions, Stepped, Stop, Waiting, Worker};
 pub use contract::source::{Outlet, Silence, Source, Step};
-pub use fault::{Fault, Passes};
+pub use fault::{Fault, Interruption, Passes};
 pub use job::WriterJob;
 pub use limits::SLOTS_MAX;
 pub use runner::append::{Appender, Label};

@@ -248,15 +248,7 @@ fn read_sink(name: &str, section: &mut Section<'_>) -> Option<Arc<dyn LivePlan>>
     if let Some(refused) = topic.as_ref().and_then(|topic| wrong_pattern(topic)) {
         section.refuse(&TOPIC, refused);
     }
-    let create: Option<Setting<Map<String, Json>>> = section.get(&CREATE);
-    let create = match create.map(|create| read_create(&create)) {
-        Some(Ok(create)) => Some(create),
-        Some(Err(refused)) => {
-            section.refuse(&CREATE, refused);
-            None
-        }
-        None => None,
-    };
+    let create = section.read(&CREATE, read_create);
     let missing = section.word(&MISSING, &[("wait", false), ("aside", true)]);
     let sets_aside = missing.is_some_and(|missing| missing.value);
     let properties = read_properties(section, &property::SINK);

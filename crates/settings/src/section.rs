@@ -177,6 +177,12 @@ impl Section<'_> {
         None
     }
 
+    /// A value that `read` makes of that of a key; where it refuses, the value is a mistake and the result `None`.
+    pub fn read<T: Take, U>(&mut self, key: &'static Key, read: impl FnOnce(&T) -> Result<U, Refused>) -> Option<U> {
+        let setting: Setting<T> = self.get(key)?;
+        read(&setting).map_err(|refused| self.refuse(key, refused)).ok()
+    }
+
     /// One of some words, or the default of the key; `None` as for [`Self::get`].
     pub fn word<T: Copy>(&mut self, key: &'static Key, words: &[(&'static str, T)]) -> Option<Setting<T>> {
         let text: Setting<String> = self.get(key)?;

@@ -33,36 +33,15 @@ pub mod write;
 
 use crate::cli::DataFolder;
 use crate::figures;
-use flow::{Data, Fault, Passes};
+use flow::{Data, Fault, Interruption, Passes};
 use settings::When;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Why a verb ends before its work is done.
-#[derive(Debug)]
-pub(crate) enum Stop {
-    /// Something outside is not as it must be.
-    Fault(Fault),
-    /// The answer cannot be printed; a closed pipe is no fault.
-    Output(io::Error),
-}
-
-impl From<Fault> for Stop {
-    fn from(fault: Fault) -> Self {
-        Self::Fault(fault)
-    }
-}
-
-impl From<io::Error> for Stop {
-    fn from(error: io::Error) -> Self {
-        Self::Output(error)
-    }
-}
-
 /// The result of a verb.
-pub(crate) type Answer = Result<ExitCode, Stop>;
+pub(crate) type Answer = Result<ExitCode, Interruption>;
 
 /// Exit status where the instrument still carries out a request.
 const PENDING: u8 = 3;
@@ -71,8 +50,8 @@ const PENDING: u8 = 3;
 pub(crate) fn ended(answer: Answer, err: &mut dyn Write) -> io::Result<ExitCode> {
     match answer {
         Ok(status) => Ok(status),
-        Err(Stop::Output(error)) => Err(error),
-        Err(Stop::Fault(fault)) => {
+        Err(Interruption::Output(error)) => Err(error),
+        Err(Interruption::Fault(fault)) => {
             // The exit status says it too, where nobody reads this.
             let _ = writeln!(err, "{fault}");
             Ok(ExitCode::from(if fault.passes == Passes::Pending { PENDING } else { 2 }))
@@ -96,7 +75,7 @@ pub(crate) fn open(folder: &DataFolder) -> Result<Data, Fault> {
 }
 
 /// Names what of the books cannot be read: the answer rests on the rest of them.
-pub(crate) fn warn_of_damage(data: &Data, err: &mut dyn Write) -> Result<(), Stop> {
+pub(crate) fn warn_of_damage(data: &Data, err: &mut dyn Write) -> Result<(), Interruption> {
     for damage in data.damage()? {
         writeln!(err, "warning: {damage}")?;
     }

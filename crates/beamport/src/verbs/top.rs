@@ -68,7 +68,7 @@ fn redraw(
     mut status: Shown,
     (all, signals): (bool, &Asked),
     out: &mut dyn Write,
-) -> Result<(), super::Stop> {
+) -> Result<(), flow::Interruption> {
     while !signals.yes() {
         let (columns, rows) = terminal_size();
         let mut screen = String::from("\x1b[H");

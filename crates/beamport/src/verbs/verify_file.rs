@@ -7,12 +7,12 @@
 use super::figures::{bytes, thousands};
 use super::table::Table;
 use super::verify::Progress;
-use super::{Answer, Stop, json_line, open};
+use super::{Answer, json_line, open};
 use crate::cli::Verify;
 use crate::file::{writer_file, writer_name};
 use crate::limits::WRITERS_MAX;
 use crate::mover::program;
-use flow::{Data, Fault};
+use flow::{Data, Fault, Interruption};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -135,7 +135,7 @@ fn known(data: &Data) -> Result<Known, Fault> {
 }
 
 /// Looks at the files beside a run's file that other writers of its sink made: it leads to them.
-fn others(file: &Path, whole: &Seen, known: &Known) -> Result<Vec<Seen>, Stop> {
+fn others(file: &Path, whole: &Seen, known: &Known) -> Result<Vec<Seen>, Interruption> {
     // It was found by its place, its name or its bytes.
     let Some(of) = known.made.iter().find(|one| one.by() == whole.by) else { return Ok(Vec::new()) };
     let Some(name) = of.file.file_name().and_then(|name| name.to_str()) else { return Ok(Vec::new()) };
@@ -185,10 +185,10 @@ impl Made {
 }
 
 /// Looks at one of several files: what cannot be read is wrong, and the others are looked at all the same.
-fn one_of_many(file: &Path, expected: Expected) -> Result<Seen, Stop> {
+fn one_of_many(file: &Path, expected: Expected) -> Result<Seen, Interruption> {
     let by = expected.by.clone();
     match one(file, vec![expected], &[]) {
-        Err(Stop::Fault(fault)) => {
+        Err(Interruption::Fault(fault)) => {
             let wrong = Some(fault.cause);
             Ok(Seen { file: file.to_path_buf(), size: 0, blake3: String::new(), by, wrong })
         }
@@ -197,7 +197,7 @@ fn one_of_many(file: &Path, expected: Expected) -> Result<Seen, Stop> {
 }
 
 /// Looks at a file of which some is expected, or which is something that was made.
-fn one(file: &Path, expected: Vec<Expected>, made: &[Made]) -> Result<Seen, Stop> {
+fn one(file: &Path, expected: Vec<Expected>, made: &[Made]) -> Result<Seen, Interruption> {
     let refused = |cause: String| Fault::new(format!("cannot verify {}", file.display()), cause);
     match std::fs::metadata(file) {
         // A pipe or a device might be waited for without end.

@@ -466,7 +466,7 @@ fn only_template(folder: &Path) -> Result<PathBuf, Fault> {
 }
 
 /// Lets the child write; its answer. A file that is not the whole run is not left.
-pub(super) fn made(job: &WriterJob, of: u64, err: &mut dyn Write) -> Result<Value, super::Stop> {
+pub(super) fn made(job: &WriterJob, of: u64, err: &mut dyn Write) -> Result<Value, flow::Interruption> {
     let signals = Asked::to_end()?;
     let name = taken(job);
     let part = Part::take(name)?;
@@ -485,7 +485,13 @@ pub(super) fn made(job: &WriterJob, of: u64, err: &mut dyn Write) -> Result<Valu
     answer
 }
 
-fn written(job: &WriterJob, name: &Path, of: u64, signals: &Asked, err: &mut dyn Write) -> Result<Value, super::Stop> {
+fn written(
+    job: &WriterJob,
+    name: &Path,
+    of: u64,
+    signals: &Asked,
+    err: &mut dyn Write,
+) -> Result<Value, flow::Interruption> {
     let mut answer = nameless().map_err(|e| Fault::new("cannot keep the writer's answer", e))?;
     writer(&job.writer)?;
     let mut child = start_writer(job, &answer)??;
@@ -612,7 +618,7 @@ mod tests {
         for job in [job, frames] {
             let part = Part::take(taken(&job)).unwrap();
             match made(&job, 0, &mut Vec::new()) {
-                Err(super::super::Stop::Fault(fault)) => assert_eq!(fault.cause, "another process writes it"),
+                Err(flow::Interruption::Fault(fault)) => assert_eq!(fault.cause, "another process writes it"),
                 _ => panic!("both write it"),
             }
             assert!(part.folder.exists());

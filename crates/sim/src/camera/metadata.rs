@@ -16,7 +16,7 @@ use wire::f144::{self, F144};
 /// Random stream of the jitter of the first variable.
 const RANDOM_STREAM: u64 = 1000;
 
-/// Values repeat after so many frames.
+/// Frames after which the values repeat.
 const PERIOD: i64 = 1_000_000;
 
 /// The metadata of a camera.

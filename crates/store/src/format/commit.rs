@@ -75,7 +75,8 @@ impl Commit {
         (holds && commit.first <= commit.count).then_some(commit)
     }
 
-    /// The newest record that holds, for who writes: nothing may be cut for a record that the medium does not give. A header without one is damage: reading on from the first message would cut the stream.
+    /// The newest valid record, for a writer: a record that cannot be read is an error, since nothing may be cut for it.
+    /// A stream with a header and no record is damaged: to read on from its first message would cut it.
     pub(crate) fn must_read(media: &dyn Media, folder: &Path, seed: u64) -> Result<Self> {
         match Self::read(media, folder, seed)? {
             (_, Some(e)) => Err(e),

@@ -259,7 +259,6 @@ export class CurveView {
   }
 }
 
-/** Events of the time up to now, by their time of flight. */
 /**
  * Range of the values.
  * @param {(number | null)[]} values

@@ -26,7 +26,7 @@ use crate::limits::{
 use crate::read::search::{Link, groups, links};
 use dataset::{Dataset, names};
 pub(crate) use dataset::{guarded, know_bitshuffle};
-use flow::Fault;
+use flow::{Fault, Interruption};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::ops::{ControlFlow, Range};
@@ -92,7 +92,7 @@ pub fn cat(asked: &Asked, out: &mut dyn Write) -> Result<(), Fault> {
     let mut tries = 0;
     loop {
         let (before, place) = (changed(path), (at.table, at.row, at.event));
-        let answer = guarded(|| File::open(path, false)).map_err(Stop::Fault).and_then(|file| {
+        let answer = guarded(|| File::open(path, false)).map_err(Interruption::Fault).and_then(|file| {
             let answer = print(&file, path, asked, &mut at, out);
             // Read only: closing writes nothing.
             let _ = guarded(|| file.close());
@@ -102,12 +102,12 @@ pub fn cat(asked: &Asked, out: &mut dyn Write) -> Result<(), Fault> {
             Ok(_) => return Ok(()),
             // The writer went on, and what libhdf5 knows of the file is of before. Times of files are coarse: a second look is
             // due in any case.
-            Err(Stop::Fault(_)) if tries < if changed(path) == before { 1 } else { READ_TRIES_MAX } => {
+            Err(Interruption::Fault(_)) if tries < if changed(path) == before { 1 } else { READ_TRIES_MAX } => {
                 tries = if (at.table, at.row, at.event) == place { tries + 1 } else { 0 };
             }
-            Err(Stop::Fault(fault)) => return Err(fault),
-            Err(Stop::Output(e)) if e.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-            Err(Stop::Output(e)) => return Err(Fault::new("cannot print the answer", e)),
+            Err(Interruption::Fault(fault)) => return Err(fault),
+            Err(Interruption::Output(e)) if e.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            Err(Interruption::Output(e)) => return Err(Fault::new("cannot print the answer", e)),
         }
     }
 }
@@ -128,25 +128,8 @@ struct At {
     told: bool,
 }
 
-enum Stop {
-    Fault(Fault),
-    Output(io::Error),
-}
-
-impl From<Fault> for Stop {
-    fn from(fault: Fault) -> Self {
-        Self::Fault(fault)
-    }
-}
-
-impl From<io::Error> for Stop {
-    fn from(error: io::Error) -> Self {
-        Self::Output(error)
-    }
-}
-
 /// Break: as many rows as were asked for are printed.
-type Answer = Result<ControlFlow<()>, Stop>;
+type Answer = Result<ControlFlow<()>, Interruption>;
 
 /// A group that may have tables: which of the files has it, where, and how it is shown.
 struct TableGroup {
