@@ -325,3 +325,27 @@ def test_a_begin_whose_client_gave_up_began_its_run_later(lab):
     lab.run("end", "wanted", "--data", lab.data)
     lab.interrupt(process)
     assert [report["run"] for report in lab.reports(process)] == ["wanted"]
+
+
+def test_a_run_of_a_source_that_cannot_keep_up_is_sealed(lab):
+    """Asked for 20 GB/s, more than a machine copies: something always waits."""
+    lab.write("""
+[source.camera]
+kind = "sim"
+model = "camera"
+fps = 5_000
+shape = [1024, 2048]
+dtype = "uint16"
+frames = 2
+pattern = "flat"
+level = "memory"
+live = "64 MiB"
+
+[run.first]
+start = "now"
+duration = "100 ms"
+settle = "0 s"
+""")
+    report = lab.report(lab.up())
+    (account,) = report["ledger"]
+    assert lost_of(report) == 0 and account["appended"] == 500

@@ -219,4 +219,10 @@ impl<I: Instrument> Source for Train<I> {
     fn frontier(&self, now: i64) -> i64 {
         now.saturating_sub(self.instrument.lag())
     }
+
+    /// Behind the pulses that are done: a source that cannot keep up never rests, and its runs are sealed all the same.
+    fn reached(&self) -> i64 {
+        let due = self.first.map_or(i64::MIN, |_| self.grid.time(self.pulse));
+        due.saturating_sub(1).saturating_sub(self.instrument.lag())
+    }
 }

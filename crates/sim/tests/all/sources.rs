@@ -156,10 +156,13 @@ fn a_stream_without_room_loses_and_changes_nothing() {
         source.start(START, &Resume::default()).unwrap();
         let mut narrow = Recorder::new();
         let (mut now, mut refused) = (START, 0);
+        let mut reached = Vec::new();
         while now <= START + 5 * SECOND {
             // Room for one more message in two of three steps only.
             narrow.room = Some(usize::from(refused % 3 != 0));
-            match source.step(now, &mut narrow).unwrap() {
+            let step = source.step(now, &mut narrow).unwrap();
+            reached.push((narrow.messages.len(), source.reached()));
+            match step {
                 Step::Again => (),
                 Step::At(at) => {
                     if at - now == sim::limits::OFFER_AGAIN_NS {
@@ -174,6 +177,11 @@ fn a_stream_without_room_loses_and_changes_nothing() {
         // Time passed while it waited: what is there is the beginning of the same tape.
         assert!(!narrow.messages.is_empty() && narrow.messages.len() <= free.messages.len());
         assert_eq!(narrow.messages[..], free.messages[..narrow.messages.len()], "{model}");
+        // Nothing comes from before the time that it has reached, and a source that never rests comes far.
+        for (have, reached) in &reached {
+            assert!(narrow.messages[*have..].iter().all(|(meta, _)| meta.source_time > *reached), "{model}");
+        }
+        assert!(reached.last().unwrap().1 > START, "{model}");
     }
 }
 
