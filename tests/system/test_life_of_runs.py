@@ -337,7 +337,7 @@ fps = 5_000
 shape = [1024, 2048]
 dtype = "uint16"
 frames = 2
-pattern = "flat"
+pattern = "constant"
 level = "memory"
 live = "64 MiB"
 
@@ -348,4 +348,4 @@ settle = "0 s"
 """)
     report = lab.report(lab.up())
     (account,) = report["ledger"]
-    assert lost_of(report) == 0 and account["appended"] == 500
+    assert lost_of(report) == 0 and account["appended"] >= 500
