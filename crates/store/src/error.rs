@@ -200,6 +200,18 @@ impl Error {
         move |source| Self::Io { doing, path: path.to_path_buf(), source }
     }
 
+    /// The error of reading the parent of a view in `folder`: names the parent where there is no stream, or one without
+    /// its header.
+    pub(crate) fn of_parent(self, folder: &Path) -> Self {
+        let folder = || folder.to_path_buf();
+        match self {
+            Self::Missing(_) => Self::Parent { folder: folder(), what: "is not there".into() },
+            Self::Headless(_) => Self::Parent { folder: folder(), what: "has lost its header".into() },
+            Self::Format { what, .. } => Self::Parent { folder: folder(), what: format!("is another: {what}") },
+            other => other,
+        }
+    }
+
     /// True if this user may not do it.
     pub(crate) fn is_denied(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)

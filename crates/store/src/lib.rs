@@ -37,12 +37,18 @@ pub use open::remove::remove;
 pub use outside::foreign::Foreign;
 pub use outside::media::{self, Media};
 pub use outside::os::{Os, end_if_forked, process_id};
-pub use read::reader::{Batch, Bounds, Check, Mapped, ReadOptions, Reader, Start};
-pub use read::stretch::{Missing, Stretch, TimeSpan, Walked, Why};
+pub use read::attach::Bounds;
+pub use read::batch::Batch;
+pub use read::mapped::Mapped;
+pub use read::missing::{Missing, Why};
+pub use read::options::{Check, ReadOptions, Start};
+pub use read::reader::Reader;
+pub use read::stretch::{Stretch, TimeSpan, Walked};
 pub use read::watch::Watch;
+pub use write::options::{Drain, Options, WhenFull};
 pub use write::reserve::Reserved;
 pub use write::view::Parent;
-pub use write::writer::{Drain, Options, WhenFull, Writer};
+pub use write::writer::Writer;
 
 /// One message as a reader sees it: nothing is copied, the payload points into stream memory.
 #[derive(Clone, Copy, Debug)]

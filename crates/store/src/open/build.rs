@@ -16,9 +16,12 @@ use crate::open::found::Standing;
 use crate::outside::media::{Map, Media, Open};
 use crate::outside::steady::Steady;
 use crate::read::entries::Entries;
+use crate::write::chain::{Chain, Kept};
+use crate::write::cursor::{Cursor, IndexEnd, PayloadEnd};
 use crate::write::drain::{Drainer, Ring, RingState};
+use crate::write::options::Options;
 use crate::write::view::View;
-use crate::write::writer::{Kept, Options, Writer};
+use crate::write::writer::Writer;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -46,7 +49,7 @@ pub(super) fn build(
     let head = Head::of(&page.map);
     let written = opening.payload_segments(head, &mut entries, &mut ring.payload)?;
     let index_number = opening.index_segments(head, &mut ring.index)?;
-    let chain = opening.chain(&mut entries, &written)?;
+    let past = opening.past(&mut entries, &written)?;
     let block = opening.time_block(&mut entries)?;
     drop(entries);
     opening.fill_page(head, &ring);
@@ -69,22 +72,12 @@ pub(super) fn build(
         pins,
         ring,
         origins,
-        next: standing.count,
-        published: standing.count,
+        cursor: Cursor::new(standing.count, past.arrival),
+        payload: PayloadEnd { segment: payload, number: written.number, used: written.used, first: past.payload_first },
+        index: IndexEnd { segment: index, number: index_number, table_bytes: table_bytes(header.index_entries), block },
+        chain: past.chain,
         credit: 0,
-        arrival: chain.arrival,
-        clock_flag: 0,
-        steady: chain.steady,
-        payload,
-        payload_number: written.number,
-        used: written.used,
-        payload_first: chain.payload_first,
-        index,
-        index_number,
-        table_bytes: table_bytes(header.index_entries),
-        block,
-        chain: chain.kept,
-        kept_bytes: chain.kept_bytes,
+        steady: past.steady,
         look_at: i64::MIN,
         view: View::new(standing.count, standing.first),
         recovery,
@@ -137,12 +130,9 @@ struct Written {
     goes_on: bool,
 }
 
-/// The segments as retention lists them.
-struct Chain {
-    /// Oldest first, with the one that is written.
-    kept: VecDeque<Kept>,
-    /// Bytes of all but that one.
-    kept_bytes: u64,
+/// The messages from before, as retention sees them.
+struct Past {
+    chain: Chain,
     /// First message of the segment that is written.
     payload_first: u64,
     /// Arrival of the newest message.
@@ -282,7 +272,7 @@ impl Opening<'_> {
     }
 
     /// The list of retention.
-    fn chain(&self, entries: &mut Entries<'_>, written: &Written) -> Result<Chain> {
+    fn past(&self, entries: &mut Entries<'_>, written: &Written) -> Result<Past> {
         let Standing { count, first, first_segment, .. } = self.standing;
         let payload_first =
             if written.goes_on && count > 0 { entries.first_of(written.number, first, count)? } else { count };
@@ -308,9 +298,8 @@ impl Opening<'_> {
             }
         }
         let arrived = if payload_first < count { began(entries, payload_first) } else { now };
-        let kept_bytes = kept.iter().map(|kept| kept.bytes).sum();
         kept.push_back(Kept { number: written.number, first: payload_first, arrived, bytes: 0 });
-        Ok(Chain { kept, kept_bytes, payload_first, arrival, steady })
+        Ok(Past { chain: Chain::new(kept), payload_first, arrival, steady })
     }
 
     /// Least and greatest source time of the messages behind the last row of the time table.

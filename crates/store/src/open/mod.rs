@@ -27,7 +27,8 @@ use crate::open::build::build;
 use crate::open::found::{Standing, from_disk, from_live, up_to_mark};
 use crate::outside::media::Media;
 use crate::write::committer::Job;
-use crate::write::writer::{Drain, Options, Writer};
+use crate::write::options::{Drain, Options};
+use crate::write::writer::Writer;
 use std::path::Path;
 use std::sync::Arc;
 

@@ -10,11 +10,12 @@
 //! Failure behaviour: everything else is an error and loses nothing: a refusal of the system, an exhausted quota,
 //! another stream under the same name.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::entry::Entry;
-use crate::format::names::PARENTS;
 use crate::limits::TIME_BLOCK;
-use crate::read::reader::{Batch, Reader};
+use crate::read::batch::Batch;
+use crate::read::missing::{Missing, Why};
+use crate::read::reader::Reader;
 
 /// The next part of a stream.
 pub enum Stretch<T> {
@@ -22,53 +23,6 @@ pub enum Stretch<T> {
     Messages(T),
     /// Messages that can no longer be read.
     Missing(Missing),
-}
-
-/// Why messages are missing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// Retention took them.
-    Retention,
-    /// Bytes do not verify.
-    Corrupt,
-    /// A file is not there.
-    File,
-    /// A stream that a view points into is not there, or no longer what it was.
-    Parent,
-}
-
-/// Messages in a row that cannot be read.
-#[derive(Debug)]
-pub struct Missing {
-    /// First.
-    pub first: u64,
-    /// One past the last that is known to be missing; above `first`.
-    pub next: u64,
-    /// The reason why they are missing.
-    pub why: Why,
-    /// Where.
-    pub error: Error,
-}
-
-impl Missing {
-    /// The messages that an error of reading at `first` costs; other errors are returned.
-    pub fn of(error: Error, first: u64) -> Result<Self> {
-        let (next, why) = match &error {
-            Error::Gone { first: left } => (*left, Why::Retention),
-            Error::Corrupt { .. } => (0, Why::Corrupt),
-            Error::Lost { end, .. } => (*end, Why::File),
-            // The next message of a view may point elsewhere.
-            Error::Parent { .. } => (0, Why::Parent),
-            Error::Format { path, .. } if path.ends_with(PARENTS) => (0, Why::Parent),
-            _ => return Err(error),
-        };
-        Ok(Self { first, next: next.max(first.saturating_add(1)), why, error })
-    }
-
-    /// How many there are.
-    pub fn count(&self) -> u64 {
-        self.next - self.first
-    }
 }
 
 /// What [`Reader::walk`] could not show.

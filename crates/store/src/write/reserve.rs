@@ -39,7 +39,7 @@ impl Reserved<'_> {
         // SAFETY: reserved, past everything published (which the commits took), and the writer is borrowed: nobody else
         // writes. The drainer may copy the block that these bytes share with the last message; it writes it again later.
         let bytes = unsafe {
-            let first = self.writer.payload.map.ptr().add(self.start as usize + self.taken);
+            let first = self.writer.payload.segment.map.ptr().add(self.start as usize + self.taken);
             std::slice::from_raw_parts_mut(first, self.len - self.taken)
         };
         (self.taken, bytes)
@@ -58,20 +58,21 @@ impl Reserved<'_> {
         let slot = self.writer.slot()?;
         let offset = self.start + start as u64;
         // SAFETY: reserved, and nobody writes while `self` is borrowed.
-        let bytes =
-            unsafe { std::slice::from_raw_parts(self.writer.payload.map.ptr().add(offset as usize), end - start) };
+        let bytes = unsafe {
+            std::slice::from_raw_parts(self.writer.payload.segment.map.ptr().add(offset as usize), end - start)
+        };
         let entry = Entry {
             source_time: meta.source_time,
-            arrival_time: self.writer.arrival,
+            arrival_time: self.writer.cursor.arrival,
             origin_seq: meta.origin_seq,
             parent_sequence: 0,
             origin: meta.origin,
             schema: meta.schema,
-            segment: self.writer.payload_number,
+            segment: self.writer.payload.number,
             offset8: (offset / 8) as u32,
             length: bytes.len() as u32,
-            payload_crc: crc32c(bytes) ^ salt(self.writer.seed, self.writer.next),
-            flags: meta.flags | self.writer.clock_flag,
+            payload_crc: crc32c(bytes) ^ salt(self.writer.seed, self.writer.cursor.next()),
+            flags: meta.flags | self.writer.cursor.clock_flag,
             parent: 0,
             crc: 0,
         };

@@ -20,9 +20,10 @@ use crate::format::parents::{ParentRow, beside, is_beside, rows_of, sync_rows};
 use crate::limits::{PARENTS_MAX, READER_NAME_MAX, VIEW_DEPTH_MAX};
 use crate::live::pins::{Kind, Pins};
 use crate::outside::media::Media;
-use crate::read::reader::{Check, ReadOptions, Reader};
-use crate::read::view::not_there;
-use crate::write::writer::{WhenFull, Writer};
+use crate::read::options::{Check, ReadOptions};
+use crate::read::reader::Reader;
+use crate::write::options::WhenFull;
+use crate::write::writer::Writer;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
@@ -135,7 +136,7 @@ impl Writer {
         // The level decides which mark the reader ends at: that is as far as the view may point.
         let early = self.header.level == Level::Memory;
         let options = ReadOptions { name: reads_as, kind: Kind::Counted, early, ..ReadOptions::default() };
-        let reader = Reader::open(&self.media, &folder, options).map_err(|e| not_there(&folder, e))?;
+        let reader = Reader::open(&self.media, &folder, options).map_err(|e| e.of_parent(&folder))?;
         if self.header.level == Level::Disk && reader.header().level == Level::Memory {
             // A place of a reader that will never be.
             drop(reader);
@@ -168,10 +169,10 @@ impl Writer {
         let low = &mut self.view.low[usize::from(row) - 1];
         *low = sequence.min(*low);
         let entry = Entry {
-            arrival_time: self.arrival,
+            arrival_time: self.cursor.arrival,
             parent_sequence: sequence,
             origin,
-            segment: self.payload_number,
+            segment: self.payload.number,
             offset8: (start / 8) as u32,
             parent: row,
             ..*entry
@@ -204,7 +205,7 @@ impl Writer {
             if sequence >= end || !entry.holds(salt(seed, sequence)) {
                 if !looked {
                     // A writer that started anew has another live place, and perhaps another epoch.
-                    source.reader.reattach().map_err(|e| not_there(&folder, e))?;
+                    source.reader.reattach().map_err(|e| e.of_parent(&folder))?;
                     looked = true;
                     continue;
                 }
@@ -328,7 +329,7 @@ impl Writer {
             self.pins.wanted().fetch_max(wanted, Ordering::AcqRel);
         }
         if free > self.first_sequence() {
-            let in_segment = self.chain.iter().rev().find(|s| s.first <= free).map(|s| s.number);
+            let in_segment = self.chain.segment_of(free);
             let number = in_segment.unwrap_or_else(|| self.head().first_payload.load(Ordering::Relaxed));
             self.retire_below(free, number);
             self.release_live_payload();
@@ -414,18 +415,18 @@ impl Writer {
             }
             (self.view.first, self.view.lowest) = (first, None);
         }
-        let written = first.max(u64::from(self.index_number) * per);
+        let written = first.max(u64::from(self.index.number) * per);
         if self.view.low_from != written {
             self.publish();
-            let low = self.lowest_of(written, self.next)?;
+            let low = self.lowest_of(written, self.cursor.next())?;
             (self.view.low, self.view.low_from) = (low, written);
         }
-        let unknown = ((first / per) as u32..self.index_number).find(|number| !self.view.lows.contains_key(number));
+        let unknown = ((first / per) as u32..self.index.number).find(|number| !self.view.lows.contains_key(number));
         let Some(number) = unknown else { return Ok(true) };
         let from = first.max(u64::from(number) * per);
         let low = self.lowest_of(from, (u64::from(number) + 1) * per)?;
         self.view.lows.insert(number, pairs(&low));
-        Ok((number + 1..self.index_number).all(|number| self.view.lows.contains_key(&number)))
+        Ok((number + 1..self.index.number).all(|number| self.view.lows.contains_key(&number)))
     }
 
     /// The lowest sequences that the entries of a range point to.
