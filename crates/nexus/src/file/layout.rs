@@ -12,12 +12,15 @@ use crate::static_file::{Source, copy_attributes, copy_object};
 use crate::template::{Data, Group, Node, Template};
 use flow::Fault;
 
+/// Links to growing datasets: target, link.
+pub(crate) type Links = Vec<(String, String)>;
+
 /// Lays out a file: writes what the template has from the beginning.
 pub(crate) struct FileLayout<'a> {
     pub(crate) file: &'a File,
     pub(crate) handle: &'a mut FileHandle,
     pub(crate) fillings: Vec<Filling>,
-    pub(crate) links: Vec<(String, String)>,
+    pub(crate) links: Links,
     pub(crate) job: &'a Job,
     /// The static file that the file begins with a copy of.
     pub(crate) of_static: Option<&'a Source>,
@@ -181,7 +184,7 @@ pub(crate) fn write_fixed(
 }
 
 /// Links whose target is a dataset that grows: it may be recreated once.
-pub(crate) fn growing_links(template: &Template, fillings: &[Filling]) -> Vec<(String, String)> {
+pub(crate) fn growing_links(template: &Template, fillings: &[Filling]) -> Links {
     fn walk(group: &Group, path: &str, out: &mut Vec<(String, String)>) {
         for node in &group.children {
             match node {

@@ -5,4 +5,5 @@ pub mod files;
 pub(crate) mod job;
 pub(crate) mod layout;
 pub(crate) mod product;
+mod resumed;
 pub(crate) mod sink;

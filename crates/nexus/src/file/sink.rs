@@ -15,22 +15,21 @@
 
 use super::account;
 use super::job::Job;
-use super::layout::{FileLayout, end_times, growing_links, reopen, write_end, write_fixed};
+use super::layout::{FileLayout, Links, end_times, write_end, write_fixed};
 use super::product::product;
+use super::resumed::{self, Resumed};
 use crate::hdf::h5::{File, To};
 use crate::hdf::handle::FileHandle;
 use crate::hdf::hash_tree::Tree;
 use crate::hdf::metadata::{Apply, lock};
 use crate::hdf::place::{beside, cleared, sync_folder};
-use crate::hdf::{chunk_tree, write_metadata};
+use crate::hdf::write_metadata;
 use crate::module::user::Given;
 use crate::module::{BROKEN, Filling, Fixed, Late, SCHEMA, indices_of, kind_of_schema, origin};
-use crate::read::search;
 use crate::sort;
 use crate::static_file::StaticFile;
 use crate::template::Data;
 use flow::{Aside, Fault, Product, Sink};
-use serde_json::{Value, json};
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use store::Message;
@@ -38,14 +37,8 @@ use store::Message;
 /// A message that no module wants.
 const UNMATCHED: &str = "unmatched";
 
-/// Version of the state that `flush` returns.
-const STATE_VERSION: u64 = 1;
-
 /// Messages whose fillings are fetched from memory at the same time: more than a core has loads under way.
 const TOGETHER: usize = 32;
-
-/// Links: target, link.
-type Links = Vec<(String, String)>;
 
 /// A NeXus file that is being written.
 pub struct Nexus {
@@ -190,39 +183,7 @@ impl Nexus {
     /// Resumes a file from `state` (of the last commit). An error says why it cannot be resumed; then call
     /// [`Nexus::begin`] with `replace`, and write from the first message on.
     pub fn resume(job: Job, state: &str) -> Result<Self, Fault> {
-        job.check_inputs()?;
-        let other = |cause: &str| Fault::new(format!("{} cannot be gone on with", job.file.display()), cause);
-        let state: Value = serde_json::from_str(state).map_err(|e| other(&e.to_string()))?;
-        if state["version"] != STATE_VERSION {
-            return Err(other("its state is of another version"));
-        }
-        if state["template"] != job.template.digest.as_str() {
-            return Err(other("the template is not the one it began with"));
-        }
-        // What was begun goes to its end first: until then rows stand in the file twice, or not at all.
-        if sort::is_begun(&job.file) {
-            let file = File::open(&job.file, true)?;
-            sort::redo(&job.file, &file, &mut FileHandle::open(&job.file)?)?;
-            file.close()?;
-        }
-        let file = File::open(&job.file, false)?;
-        let headers = search::headers(&file)?;
-        file.close()?;
-        let mut handle = FileHandle::open(&job.file)?;
-        headers.into_iter().try_for_each(|header| chunk_tree::mend(&mut handle, header).map(drop))?;
-        // Cutting moves rows that libhdf5 then holds in its caches, and the writer works past these: once more, fresh.
-        let file = File::open(&job.file, true)?;
-        let mut handle = FileHandle::open(&job.file)?;
-        reopen(&file, &mut handle, &job.template)?;
-        for filling in &mut resume(&job, &file, &handle, &state)? {
-            filling.columns.iter_mut().try_for_each(|column| column.cut(&mut handle))?;
-        }
-        write_metadata(&file, &mut handle, Apply::Cut)?;
-        file.close()?;
-        let file = File::open(&job.file, true)?;
-        let handle = FileHandle::open(&job.file)?;
-        let fillings = resume(&job, &file, &handle, &state)?;
-        let links = growing_links(&job.template, &fillings);
+        let Resumed { file, handle, fillings, links } = Resumed::open(&job, state)?;
         Ok(Self::with(job, file, handle, fillings, links))
     }
 
@@ -397,11 +358,6 @@ impl Nexus {
         self.sorting = false;
         tracing::info!("{}: late rows are in their places, {chunks} chunks changed", self.job.file.display());
         Ok(())
-    }
-
-    fn state(&self) -> String {
-        let modules: Vec<Value> = self.fillings.iter().map(Filling::state).collect();
-        json!({"version": STATE_VERSION, "template": self.job.template.digest, "modules": modules}).to_string()
     }
 
     /// Decodes a message and finds its origin; no message where only a module from outside reads the schema.
@@ -603,7 +559,7 @@ impl Sink for Nexus {
     fn flush(&mut self) -> Result<String, Fault> {
         self.with_file(Self::settle)?;
         self.fillings.iter_mut().for_each(Filling::commit);
-        Ok(self.state())
+        Ok(resumed::state(&self.job, &self.fillings))
     }
 
     fn finish(&mut self, account: &str) -> Result<Product, Fault> {
@@ -696,17 +652,4 @@ fn laid_out(job: &Job, file: &File, handle: &mut FileHandle) -> Result<(Vec<Fill
     moved.map_err(|e| Fault::new(format!("{} cannot be made", job.file.display()), e))?;
     handle.renamed(&job.file);
     Ok((fillings, links))
-}
-
-fn resume(job: &Job, file: &File, handle: &FileHandle, state: &Value) -> Result<Vec<Filling>, Fault> {
-    let modules = job.template.modules();
-    let states = state["modules"].as_array().map(Vec::as_slice).unwrap_or_default();
-    if states.len() != modules.len() {
-        return Err(Fault::new(
-            format!("{} cannot be gone on with", job.file.display()),
-            "its state is of another template",
-        ));
-    }
-    let one = |((path, module), state): ((String, _), _)| Filling::resume(file, handle, &path, module, state);
-    modules.into_iter().zip(states).map(one).collect()
 }

@@ -116,6 +116,11 @@ impl Object {
     }
 }
 
+/// The value under the first of two keys that is there, with that key.
+pub(super) fn first_of<'v, 'k>(map: &'v Object, keys: [&'k str; 2]) -> Option<(&'k str, &'v Value)> {
+    keys.into_iter().find_map(|key| map.get(key).map(|value| (key, value)))
+}
+
 impl Numbers {
     fn at(&self, index: usize) -> Number {
         let bytes = self.bytes.as_chunks().0[index];

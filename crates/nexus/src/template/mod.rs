@@ -14,7 +14,6 @@ mod reference;
 mod share;
 mod tree;
 mod units;
-mod values;
 mod words;
 
 pub use crate::hdf::value::{Data, DataType, Values};

@@ -1,8 +1,7 @@
 //! The modules of a template that read streams, before anything is checked: the instrument file is compared with them, also
 //! where the template has mistakes.
 
-use super::check::first_of;
-use super::json::{Object, Value};
+use super::json::{Object, Value, first_of};
 use super::words::WITHOUT_STREAM;
 use crate::hdf::names::join;
 use crate::limits::{MODULES_MAX, NODES_MAX, STREAMS_MAX};

@@ -1,10 +1,11 @@
 //! Values in a template: lists and rules, their types, shapes and limits.
 
-use super::check::{Check, kind_of};
-use super::json::{Numbers, Object, Value};
+use super::Check;
+use super::keys::kind_of;
 use crate::hdf::names::join;
 use crate::hdf::value::{Data, DataType, Values, bounds, put_real, put_whole};
 use crate::limits::{DATASET_BYTES_MAX, FIXED_BYTES_MAX, RANK_MAX, TEXTS_MAX};
+use crate::template::json::{Numbers, Object, Value};
 use serde_json::Number;
 use wire::DType;
 
@@ -54,8 +55,9 @@ impl Check {
         Some(Data { dtype, shape, values: out })
     }
 
+    /// The values of a `dataset`, written in one of three ways.
     pub(super) fn dataset(&mut self, at: &str, config: &Object) -> Option<Data> {
-        // Of an unknown type it is looked at as if it had none.
+        // With an unknown type it is checked as if it had none.
         let dtype = self.data_type(at, config, ["dtype", "type"]);
         let ways: Vec<&str> = ["values", "value", "range", "linspace"].into_iter().filter(|k| config.has(k)).collect();
         let [way] = ways[..] else {
@@ -74,8 +76,8 @@ impl Check {
         self.fits(at, &data).then_some(data)
     }
 
-    /// Values that a template writes out. With the layout of ESS a number of the type `string` is a text, as in samples of
-    /// NICOS, and a text of a type of numbers is the number.
+    /// Values that a template writes out. With the layout of ESS a number of the type `string` is a text, as in samples
+    /// of NICOS, and a text of a type of numbers is the number.
     fn values(&mut self, at: &str, value: &Value, dtype: Option<DataType>) -> Option<Data> {
         if let (true, Some(DataType::Text), Some(texts)) = (self.is_lenient(), dtype, numbers_as_texts(value)) {
             self.warn(at, "a dataset has numbers of the type `string`".into(), "they are written as texts");
@@ -87,8 +89,8 @@ impl Check {
         self.data(at, value, dtype.unwrap_or_else(|| usual(value)))
     }
 
-    /// With the layout of ESS: the type of numbers that are said to be texts (`vector` in ESS templates), and the numbers of a
-    /// type of numbers that are given as texts.
+    /// With the layout of ESS: the type of numbers that are said to be texts (`vector` in ESS templates), and the
+    /// numbers of a type of numbers that are given as texts.
     pub(super) fn numbers_of(
         &mut self,
         at: &str,
@@ -135,7 +137,7 @@ impl Check {
     }
 
     /// Adds a fixed dataset to what the file holds from the beginning.
-    pub(super) fn fits(&mut self, at: &str, data: &Data) -> bool {
+    fn fits(&mut self, at: &str, data: &Data) -> bool {
         let bytes = match (&data.values, data.dtype) {
             (Values::Texts(texts), _) => texts.iter().map(|t| t.len() as u64 + 32).sum(),
             (_, DataType::Number(dtype)) => data.count().saturating_mul(dtype.size() as u64),
@@ -179,7 +181,7 @@ impl Check {
         }
     }
 
-    pub(super) fn range(&mut self, at: &str, value: &Value, dtype: DataType) -> Option<Data> {
+    fn range(&mut self, at: &str, value: &Value, dtype: DataType) -> Option<Data> {
         let map = self.object(at, value, "a `range`", &["first", "step", "shape"], &[])?;
         let shape = self.shape(at, map.get("shape"), 1, DATASET_BYTES_MAX);
         let mut whole = |key: &str, default: Option<i128>| match map.get(key) {
@@ -214,7 +216,7 @@ impl Check {
         Some(data)
     }
 
-    pub(super) fn linspace(&mut self, at: &str, value: &Value, dtype: DataType) -> Option<Data> {
+    fn linspace(&mut self, at: &str, value: &Value, dtype: DataType) -> Option<Data> {
         let map = self.object(at, value, "a `linspace`", &["first", "last", "shape"], &[])?;
         let shape = self.shape(at, map.get("shape"), 2, DATASET_BYTES_MAX);
         let mut real = |key: &str| {
