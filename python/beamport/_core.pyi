@@ -188,17 +188,7 @@ class _View:
 
 @final
 class _Slot:
-    def __new__(
-        cls,
-        data: str | os.PathLike[str],
-        stage: str,
-        number: int,
-        inputs: list[str],
-        level: str,
-        live: int,
-        start: int,
-        by_key: bool,
-    ) -> Self: ...
+    def __new__(cls, job: bytes) -> Self: ...
     def run(
         self,
         call: Callable[[Any], Any],

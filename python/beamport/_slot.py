@@ -56,21 +56,21 @@ def _die_with(parent: int) -> None:
         sys.exit(0)
 
 
-def _copied(asked: dict[str, Any]) -> Copied | None:
+def _copied(code: dict[str, Any]) -> Copied | None:
     """The copy of the code that is to be loaded; imports look there first."""
-    if not asked["copied"]:
+    if not code["copied"]:
         return None
-    copied = Copied(asked["copied"])
+    copied = Copied(code["copied"])
     copied.install()
     return copied
 
 
-def _declare(asked: dict[str, Any]) -> int:
+def _declare(job: dict[str, Any]) -> int:
     """Say what the code declares, in a line of JSON; what it prints itself goes to stderr."""
     said = os.dup(1)
     os.dup2(2, 1)
     try:
-        says = _declared(asked)
+        says = _declared(job)
     except BaseException as wrong:  # noqa: BLE001 - `sys.exit` of the code as well
         says = {"wrong": _wrong(wrong)}
     with os.fdopen(said, "w") as line:
@@ -78,14 +78,15 @@ def _declare(asked: dict[str, Any]) -> int:
     return 0
 
 
-def _declared(asked: dict[str, Any]) -> dict[str, Any]:
-    target = load(asked["call"], asked["folder"], _copied(asked))
+def _declared(job: dict[str, Any]) -> dict[str, Any]:
+    code = job["code"]
+    target = load(code["call"], code["folder"], _copied(code))
     # A message is the first argument of a function; a finder gets three arrays.
-    before = 3 if asked["finds"] else 1
+    before = 3 if job["finds"] else 1
     try:
-        _fits(target, asked["parameters"], before)
-        if asked["changes"] and inspect.isclass(target) and hasattr(target, "configure"):
-            _fits(target.configure, asked["parameters"])
+        _fits(target, code["parameters"], before)
+        if job["changes"] and inspect.isclass(target) and hasattr(target, "configure"):
+            _fits(target.configure, code["parameters"])
     except TypeError as misfit:
         return {"misfit": str(misfit), "takes": taken_by(target, before)}
     return declared(target)
@@ -101,47 +102,38 @@ def _wrong(wrong: BaseException) -> str:
     return f"{text} ({frames[-1].filename}, line {frames[-1].lineno})" if frames else text
 
 
-def _open(asked: dict[str, Any]) -> _Slot:
-    return _Slot(
-        asked["data"],
-        asked["stage"],
-        asked["number"],
-        asked["inputs"],
-        asked["level"],
-        asked["live"],
-        asked["from"],
-        asked["by_key"],
-    )
-
-
-def _find(asked: dict[str, Any]) -> None:
+def _find(slot: _Slot, code: dict[str, Any], copied: Copied | None) -> None:
     """Find groups as code of the user says: the rest is that of the ready-made worker."""
-    copied = _copied(asked)
 
     def make(text: str) -> tuple[Any, int, int | None]:
         parameters = json.loads(text)
-        return found_by(load(parameters["find"], asked["folder"], copied), parameters.get("arguments", {}))
+        return found_by(load(parameters["find"], code["folder"], copied), parameters.get("arguments", {}))
 
-    _open(asked).run_finder(make)
+    slot.run_finder(make)
 
 
 def main() -> int:
     """Run until told to end."""
-    asked = json.loads(sys.argv[1])
-    _die_with(asked["parent"])
+    # The bytes of the argument, whatever the locale: JSON is UTF-8.
+    text = os.fsencode(sys.argv[1])
+    job = json.loads(text)
+    _die_with(job["parent"])
     # A pipe leads to the mover, which prints each line with the name of this slot: a line must not wait for others.
     sys.stdout.reconfigure(line_buffering=True)
-    if asked.get("declares"):
-        return _declare(asked)
-    if asked["cpu"] is not None:
-        os.sched_setaffinity(0, {asked["cpu"]})
+    # The job of a process that only loads the code names no worker.
+    if "stage" not in job:
+        return _declare(job)
+    if job["cpu"] is not None:
+        os.sched_setaffinity(0, {job["cpu"]})
     # Ctrl-C is for the mover: it lets slots finish what they have.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable()
+    asked = job["code"]
+    copied = _copied(asked)
     if asked["call"] == "groups":
-        _find(asked)
+        _find(_Slot(text), asked, copied)
         return 0
-    code = Code(load(asked["call"], asked["folder"], _copied(asked)), asked["parameters"])
+    code = Code(load(asked["call"], asked["folder"], copied), asked["parameters"])
     known = asked["parameters"]
 
     def configure(text: str) -> Any:
@@ -153,7 +145,8 @@ def main() -> int:
         known = parameters
         return code.configure(parameters)
 
-    slot = _open(asked)
+    # Only now: the streams of a slot that cannot load its code are not opened.
+    slot = _Slot(text)
     slot.run(code.call, code.batch, configure, statistics.json)
     code.close()
     return 0

@@ -1,12 +1,15 @@
-//! The job of a writer process: one JSON object that `beamport-nexus write` reads from its stdin.
+//! The jobs of processes that the mover starts, one JSON object each.
 //!
-//! Both programs use these types. An unknown or missing field is refused, because then the programs have two versions.
+//! `beamport-nexus write` reads the job of a writer from its stdin, a slot of a worker its own from its argument. Both
+//! programs use these types. An unknown or missing field is refused, because then the programs have two versions.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 pub use settings::Word;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
+use store::Level;
 
 /// The job of a writer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -144,5 +147,132 @@ impl Elsewhere {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.streams.is_empty() && self.run_file.is_none()
+    }
+}
+
+/// The job of a slot of a worker: `beamport slot JSON`, or `python -m beamport._slot JSON`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SlotJob {
+    /// Process of the mover: the slot dies with it.
+    pub parent: u32,
+    /// Data folder.
+    pub data: PathBuf,
+    /// Name of the worker.
+    pub stage: String,
+    /// Number of the slot, from 0.
+    pub number: u32,
+    /// Names of the inputs: a task names its input by the index in this list.
+    pub inputs: Vec<String>,
+    /// Level of the slot's stream.
+    #[serde(with = "LevelWord")]
+    pub level: Level,
+    /// Shared memory of the slot's stream.
+    pub live_bytes: u64,
+    /// First task of the slot.
+    pub from: u64,
+    /// How a message is given to one of several parts: by its origin.
+    pub by_key: bool,
+    /// The processor that it is bound to.
+    pub cpu: Option<u64>,
+    /// Its code.
+    pub code: SlotCode,
+}
+
+/// The code of a slot.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SlotCode {
+    /// A ready-made worker, or Python: `FILE.py:NAME` or `PACKAGE.MODULE:NAME`.
+    pub call: String,
+    /// Where a FILE is: the folder of the instrument file.
+    pub folder: PathBuf,
+    /// The copy of its files that is loaded; `None`: the files themselves.
+    pub copied: Option<CodeCopy>,
+    /// Parameters, a JSON object.
+    pub parameters: Value,
+}
+
+/// A copy of files of Python code in the data folder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CodeCopy {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// The folder of the files that were copied.
+    pub root: PathBuf,
+    /// SHA-256 of the list of files with their SHA-256, in hexadecimal digits.
+    pub hash: String,
+}
+
+/// The job of a process of Python that only loads the code of a worker: `python -m beamport._slot JSON` prints what the
+/// code declares, or why it cannot be loaded.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LoadJob {
+    /// Process of the mover: this one dies with it.
+    pub parent: u32,
+    /// The code.
+    pub code: SlotCode,
+    /// It finds groups, for a ready-made worker.
+    pub finds: bool,
+    /// A running worker is to take these parameters.
+    pub changes: bool,
+}
+
+/// [`Level`] in JSON, by the words of [`Level::as_str`].
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Level", rename_all = "kebab-case")]
+enum LevelWord {
+    Memory,
+    Disk,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job() -> SlotJob {
+        SlotJob {
+            parent: 12,
+            data: "/data".into(),
+            stage: "scale".into(),
+            number: 1,
+            inputs: vec!["bank0".into(), "bank1".into()],
+            level: Level::Disk,
+            live_bytes: 1 << 20,
+            from: 7,
+            by_key: true,
+            cpu: None,
+            code: SlotCode {
+                call: "mine.py:one".into(),
+                folder: "/instrument".into(),
+                copied: Some(CodeCopy {
+                    folder: "/data/.code/ab".into(),
+                    root: "/instrument".into(),
+                    hash: "ab".into(),
+                }),
+                parameters: serde_json::json!({"factor": 2}),
+            },
+        }
+    }
+
+    #[test]
+    fn a_slot_reads_the_job_that_the_mover_writes() {
+        let text = serde_json::to_string(&job()).unwrap();
+        assert_eq!(serde_json::from_str::<SlotJob>(&text).unwrap(), job());
+        // Tests of programs find the slots of a worker by this part of their command line.
+        assert!(text.contains(r#""stage":"scale""#) && text.contains(r#""level":"disk""#), "{text}");
+    }
+
+    #[test]
+    fn the_job_of_another_version_is_refused() {
+        let mut job = serde_json::to_value(job()).unwrap();
+        job["code"]["module"] = "x".into();
+        let error = serde_json::from_value::<SlotJob>(job.clone()).unwrap_err().to_string();
+        assert!(error.contains("unknown field `module`"), "{error}");
+        job["code"].as_object_mut().unwrap().remove("module");
+        job.as_object_mut().unwrap().remove("from");
+        let error = serde_json::from_value::<SlotJob>(job).unwrap_err().to_string();
+        assert!(error.contains("missing field `from`"), "{error}");
     }
 }

@@ -21,7 +21,7 @@ pub use contract::edge;
 // Inside the crate a module has a short path too.
 pub(crate) use account::{cuts, numbers, origins, totals};
 pub(crate) use books::{aside, beside, data, extent, statistics, tally};
-pub(crate) use contract::{live, room, slot};
+pub(crate) use contract::{live, room, slot, worker};
 pub(crate) use runner::merge;
 
 pub use account::origins::{OriginAccounts, Resume, ResumeOrigin, device_of, name_of_life};
@@ -33,10 +33,11 @@ pub use books::statistics::{Statistics, statistics_of};
 pub use contract::live::{Confirmed, Identity, InFlight, LiveBatch, LiveSink, Refused};
 pub use contract::room::Pushed;
 pub use contract::sink::{Aside, Product, Sink};
-pub use contract::slot::{Made, Outputs, Slot, SlotOptions, Stepped, Stop, Waiting, Worker};
+pub use contract::slot::{Outputs, Slot, SlotOptions, Stepped};
 pub use contract::source::{Outlet, Silence, Source, Step};
+pub use contract::worker::{Made, Stop, Waiting, Worker};
 pub use fault::{Fault, Interruption, Passes};
-pub use job::WriterJob;
+pub use job::{LoadJob, SlotJob, WriterJob};
 pub use limits::SLOTS_MAX;
 pub use runner::append::{Appender, Label};
 pub use runner::feed::{BYTES, Feed, FeedStep, hold, until_now};

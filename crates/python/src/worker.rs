@@ -13,15 +13,13 @@ use crate::finder::Finding;
 use crate::memory::bytes_of_buffer;
 use crate::message::Message;
 use crate::owned::{Ours, pinned};
-use flow::{Data, Fault, Made, Outputs, Slot, SlotOptions, Stepped, Stop};
+use flow::{Data, Fault, Made, Outputs, Slot, SlotJob, Stepped, Stop};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyString, PyType};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use store::{Level, Options, WhenFull};
 use wire::ad00::{Ad00, Head};
 use wire::{DType, Numbers};
 
@@ -34,34 +32,20 @@ const LISTS_MAX: u32 = 32;
 #[pyclass(module = "beamport._core", name = "_Slot")]
 pub(crate) struct PySlot {
     slot: Ours<Slot>,
-    stage: String,
     data: Data,
-    inputs: Vec<String>,
+    job: SlotJob,
 }
 
 #[pymethods]
 impl PySlot {
-    /// Opens slot `number` of worker `stage` in a data folder.
+    /// Opens the slot of a job, a JSON text of `beamport up`.
     #[new]
-    #[pyo3(signature = (data, stage, number, inputs, level, live, start, by_key))]
-    #[allow(clippy::too_many_arguments, reason = "all that a slot is told")]
-    fn open(
-        py: Python<'_>,
-        data: PathBuf,
-        stage: String,
-        number: u32,
-        inputs: Vec<String>,
-        level: &str,
-        live: u64,
-        start: u64,
-        by_key: bool,
-    ) -> PyResult<Self> {
-        let level = if level == "disk" { Level::Disk } else { Level::Memory };
-        let stream = Options { level, when_full: WhenFull::Wait, ..Options::memory(live) };
-        let options = SlotOptions { number, inputs: inputs.clone(), stream, from: start, by_key };
-        let data = Data::on_disk(data);
-        let slot = Slot::open(&data, &stage, options).map_err(|e| fault::error(py, e))?;
-        Ok(Self { slot: Ours::new(slot), stage, data, inputs })
+    fn open(py: Python<'_>, job: &[u8]) -> PyResult<Self> {
+        let job: SlotJob = serde_json::from_slice(job)
+            .map_err(|e| fault::error(py, Fault::new("only `beamport up` starts slots", e)))?;
+        let data = Data::on_disk(&job.data);
+        let slot = Slot::of_job(&data, &job).map_err(|e| fault::error(py, e))?;
+        Ok(Self { slot: Ours::new(slot), data, job })
     }
 
     /// Works until asked to end. `call` gets a message (with `batch` > 1 a `Batch` of at most that length); `configure`
@@ -76,7 +60,7 @@ impl PySlot {
     ) -> PyResult<()> {
         let slot = &mut *self.slot;
         let mut calling = Calling {
-            stage: &self.stage,
+            stage: &self.job.stage,
             call,
             configure,
             statistics,
@@ -96,8 +80,8 @@ impl PySlot {
     /// often.
     fn run_finder(&mut self, py: Python<'_>, make: Py<PyAny>) -> PyResult<()> {
         let slot = &mut *self.slot;
-        let input = self.inputs.first().map_or("", String::as_str);
-        let mut finding = Finding::new(&self.data, &self.stage, input, make);
+        let input = self.job.inputs.first().map_or("", String::as_str);
+        let mut finding = Finding::new(&self.data, &self.job.stage, input, make);
         // Without room the message is begun again instead of waiting: the slot itself may hold what is in the way.
         let done = work(py, slot, &mut finding, false);
         done.map_err(|fault| fault.map_or_else(|raised| raised, |fault| finding.raised(py, fault)))

@@ -4,44 +4,27 @@
 use crate::edges::Registry;
 use crate::peer;
 use flow::edge::WorkerPlace;
-use flow::{Data, Fault, Native, Slot, SlotOptions, Stepped};
-use serde_json::Value;
+use flow::{Data, Fault, Native, Slot, SlotJob, Stepped};
 use std::time::Duration;
-use store::{Level, Options, WhenFull};
 
 /// Longest sleep without a look at whether it is to end.
 const NAP: Duration = Duration::from_millis(250);
 
-/// Works until asked to end. `asked`: the JSON text that `workers.rs` passes to a slot.
+/// Works until asked to end. `asked`: the JSON text of the job.
 pub fn run(asked: &str, registry: &Registry) -> Result<(), Fault> {
-    let asked: Value = serde_json::from_str(asked).map_err(|e| Fault::new("only `beamport up` starts slots", e))?;
-    let text = |key: &str| asked[key].as_str().unwrap_or_default();
-    let number = |key: &str| asked[key].as_u64().unwrap_or_default();
-    die_with(number("parent"))?;
-    if let Some(cpu) = asked["cpu"].as_u64() {
+    let job: SlotJob = serde_json::from_str(asked).map_err(|e| Fault::new("only `beamport up` starts slots", e))?;
+    die_with(job.parent)?;
+    if let Some(cpu) = job.cpu {
         bind(cpu)?;
     }
-    let data = Data::on_disk(text("data"));
-    let slot = u32::try_from(number("number")).unwrap_or(u32::MAX);
-    let names = asked["inputs"].as_array().into_iter().flatten();
-    let inputs: Vec<String> = names.filter_map(|name| name.as_str().map(str::to_owned)).collect();
-    let level = if text("level") == "disk" { Level::Disk } else { Level::Memory };
-    let options = SlotOptions {
-        number: slot,
-        inputs: inputs.clone(),
-        stream: Options { level, when_full: WhenFull::Wait, ..Options::memory(number("live")) },
-        from: number("from"),
-        by_key: asked["by_key"].as_bool().unwrap_or(false),
-    };
-    let stage = text("stage");
-    let mut running = Slot::open(&data, stage, options)?;
-    let call = text("call");
-    let kind = registry.workers().iter().find(|kind| kind.name == call).ok_or_else(|| {
-        Fault::new(format!("worker `{stage}` cannot run"), format!("this program has no ready-made worker `{call}`"))
-            .hint("run `beamport up` of the program that has it")
+    let data = Data::on_disk(&job.data);
+    let mut running = Slot::of_job(&data, &job)?;
+    let SlotJob { stage, number, inputs, code, .. } = job;
+    let kind = registry.workers().iter().find(|kind| kind.name == code.call).ok_or_else(|| {
+        let cause = format!("this program has no ready-made worker `{}`", code.call);
+        Fault::new(format!("worker `{stage}` cannot run"), cause).hint("run `beamport up` of the program that has it")
     })?;
-    let place = WorkerPlace { data, stage: stage.to_owned(), slot, inputs };
-    let mut worker = Native::new(kind, place, &asked["parameters"])?;
+    let mut worker = Native::new(kind, WorkerPlace { data, stage, slot: number, inputs }, &code.parameters)?;
     loop {
         // Without room the message is begun again instead of waiting: the slot itself may hold what is in the way.
         let stepped = running.step(&mut worker, &mut |writer| {
@@ -58,10 +41,10 @@ pub fn run(asked: &str, registry: &Registry) -> Result<(), Fault> {
 }
 
 /// Dies with the mover. Ctrl-C is for the mover: it lets slots finish what they have.
-fn die_with(parent: u64) -> Result<(), Fault> {
+fn die_with(parent: u32) -> Result<(), Fault> {
     // SAFETY: the call takes plain numbers.
     unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
-    peer::die_with(u32::try_from(parent).unwrap_or(0))
+    peer::die_with(parent)
 }
 
 /// Binds this process to a processor.

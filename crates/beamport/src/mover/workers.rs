@@ -1,14 +1,17 @@
 //! Threads that run workers, each with the processes of its slots.
 //!
-//! A slot is `python -m beamport._slot JSON`, or `beamport slot JSON` for a ready-made worker without code of the user: it opens the streams itself, dies with the mover, and takes no part in
-//! Ctrl-C. One that ends is started again, at once where it has answered since its start, else after a pause that
-//! doubles. One that is at a message for longer than `time_max` is killed.
+//! A slot is `python -m beamport._slot JSON`, or `beamport slot JSON` for a ready-made worker without code of the user.
+//! Its job is a [`SlotJob`]. It opens the streams itself, dies with the mover, and takes no part in Ctrl-C. One that ends
+//! is started again, at once where it has answered since its start, else after a pause that doubles. One that is at a
+//! message for longer than `time_max` is killed.
 
 use super::code::{self, Copies};
 use super::cutover::CutOver;
 use super::stage::{self, NAP, StageHandle, StageThread, What, ns};
 use crate::file::{Code, Order, WorkerSection};
-use flow::{Data, Fault, Overdue, Passes, SlotEnd, UpstreamState, Work, WorkOptions};
+use flow::job::{CodeCopy, SlotCode};
+use flow::{Data, Fault, LoadJob, Overdue, Passes, SlotEnd, SlotJob, UpstreamState, Work, WorkOptions};
+use serde::Serialize;
 use serde_json::{Value, json};
 use settings::units::duration_text;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -361,6 +364,7 @@ impl<'a> Slots<'a> {
         while self.running.len() < work.slots() as usize {
             self.running.push(Running::new());
         }
+        let mut due = Vec::new();
         for (number, running) in (0..).zip(&mut self.running) {
             let answered = work.states().get(number as usize).map_or(0, |state| state.messages);
             if let Some(child) = &mut running.child {
@@ -414,50 +418,50 @@ impl<'a> Slots<'a> {
             }
             if running.child.is_none() && starts && number < work.slots() && Instant::now() >= running.again {
                 running.answered = answered;
-                let from = work.ready(number, 0);
-                let asked = Self::asked(&self.section, self.options, self.data, number, from, &self.parameters);
-                match spawn(&self.section, number, &asked) {
-                    Ok(child) => {
-                        work.started(number, child.id());
-                        running.child = Some(child);
-                        work.send_parameters(number)?;
-                    }
-                    // Too few processes, an interpreter that is not there now: the other slots go on.
-                    Err(fault) => running.suffer(fault),
-                }
+                due.push(number);
             }
         }
+        due.into_iter().try_for_each(|number| self.start(work, number))?;
         Ok(self.running.iter().filter(|r| r.child.is_some()).count())
     }
 
-    /// The request with which a slot is started.
-    fn asked(
-        section: &WorkerSection,
-        options: &WorkOptions,
-        data: &Data,
-        number: u32,
-        from: u64,
-        parameters: &Value,
-    ) -> Value {
-        let pick = |numbers: &[u64]| numbers.get(number as usize % numbers.len().max(1)).copied();
-        json!({
-            "parent": std::process::id(),
-            "data": data.folder,
-            "stage": section.name,
-            "number": number,
-            "inputs": section.inputs.value,
-            "level": options.output.level.as_str(),
-            "live": options.slot_live_bytes,
-            "from": from,
-            "by_key": options.share == flow::Share::Key,
-            "call": section.call.value,
-            "folder": section.folder,
-            "copied": copied(&data.folder, section),
-            "parameters": parameters,
-            "cpu": pick(&section.cpus.0),
-            "gpu": pick(&section.gpus.0),
-        })
+    /// Starts the process of a slot that has none.
+    fn start(&mut self, work: &mut Work, number: u32) -> Result<(), Fault> {
+        let job = self.job(number, work.ready(number, 0));
+        let running = &mut self.running[number as usize];
+        match spawn(&self.section, &job) {
+            Ok(child) => {
+                work.started(number, child.id());
+                running.child = Some(child);
+                work.send_parameters(number)?;
+            }
+            // Too few processes, or an interpreter that is missing now, concern this slot alone.
+            Err(fault) => running.suffer(fault),
+        }
+        Ok(())
     }
+
+    /// The job of a slot, whose first task is `from`.
+    fn job(&self, number: u32, from: u64) -> SlotJob {
+        SlotJob {
+            parent: std::process::id(),
+            data: self.data.folder.clone(),
+            stage: self.section.name.clone(),
+            number,
+            inputs: self.section.inputs.value.clone(),
+            level: self.options.output.level,
+            live_bytes: self.options.slot_live_bytes,
+            from,
+            by_key: self.options.share == flow::Share::Key,
+            cpu: pick(&self.section.cpus.0, number),
+            code: code_of(&self.section, &self.data.folder, &self.section.call.value, self.parameters.clone()),
+        }
+    }
+}
+
+/// The entry of a list of `cpus` or `gpus` for a slot.
+fn pick(numbers: &[u64], slot: u32) -> Option<u64> {
+    numbers.get(slot as usize % numbers.len().max(1)).copied()
 }
 
 impl Drop for Slots<'_> {
@@ -499,36 +503,39 @@ pub(super) fn python() -> PathBuf {
     beside.ok().filter(|path| path.exists()).unwrap_or_else(|| "python3".into())
 }
 
-fn spawn(section: &WorkerSection, number: u32, asked: &Value) -> Result<Child, Fault> {
-    let fault = |e: std::io::Error| {
-        Fault::new(format!("cannot start slot {number} of worker `{}`", section.name), e).hint(interpreted(section))
-    };
-    let mut command = program(section, asked);
-    if let Some(gpu) = asked["gpu"].as_u64() {
+fn spawn(section: &WorkerSection, job: &SlotJob) -> Result<Child, Fault> {
+    let number = job.number;
+    let what = format!("cannot start slot {number} of worker `{}`", section.name);
+    let mut command = program(section, &what, job)?;
+    if let Some(gpu) = pick(&section.gpus.0, number) {
         command.env("CUDA_VISIBLE_DEVICES", gpu.to_string());
     }
     // User code prints for people; stdout is for the report.
-    store::printed::spawn(command, &format!("worker `{}` slot {number}", section.name), true).map_err(fault)
+    let child = store::printed::spawn(command, &format!("worker `{}` slot {number}", section.name), true);
+    child.map_err(|e| Fault::new(what, e).hint(interpreted(section)))
 }
 
-/// The program of a section's slots, with its request.
-fn program(section: &WorkerSection, asked: &Value) -> Command {
+/// The program of a section's slots, with its job. `what`: what fails where the job cannot be written.
+fn program(section: &WorkerSection, what: &str, job: &impl Serialize) -> Result<Command, Fault> {
+    let job = serde_json::to_string(job)
+        .map_err(|e| Fault::new(what, e).hint("rename the folder or file that is not valid UTF-8"))?;
     let mut command = match section.is_python() {
         false => Command::new(std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into())),
         true => Command::new(interpreter(section)),
     };
     command.args(if section.is_python() { &["-m", "beamport._slot"][..] } else { &["slot"] });
-    command.arg(asked.to_string()).stdin(Stdio::null()).process_group(0);
-    command
+    command.arg(job).stdin(Stdio::null()).process_group(0);
+    Ok(command)
 }
 
-/// The copy of the code that a slot loads, as the argument of its process.
-fn copied(data: &Path, section: &WorkerSection) -> Value {
-    let copied = section.copied.as_ref();
-    copied.map_or(
-        Value::Null,
-        |copied| json!({"folder": code::folder_of(data, copied), "root": copied.root, "hash": copied.hash}),
-    )
+/// The code that a process of a section loads.
+fn code_of(section: &WorkerSection, data: &Path, call: &str, parameters: Value) -> SlotCode {
+    let copied = section.copied.as_ref().map(|copied| CodeCopy {
+        folder: code::folder_of(data, copied),
+        root: copied.root.clone(),
+        hash: copied.hash.clone(),
+    });
+    SlotCode { call: call.to_owned(), folder: section.folder.clone(), copied, parameters }
 }
 
 /// Where a program does not start: which it is.
@@ -594,19 +601,10 @@ fn load(
     let parameters = &section.parameters.0;
     let parameters =
         if is_finder { parameters.get("arguments").cloned().unwrap_or(json!({})) } else { parameters.clone() };
-    let asked = json!({
-        "parent": std::process::id(),
-        "cpu": null,
-        "call": section.python_call(),
-        "folder": section.folder,
-        "copied": copied(data, section),
-        "parameters": parameters,
-        "declares": true,
-        "finds": is_finder,
-        "changes": changes,
-    });
+    let code = code_of(section, data, &section.python_call(), parameters);
+    let job = LoadJob { parent: std::process::id(), code, finds: is_finder, changes };
     let fault = |e: std::io::Error| Fault::new(&what, e).hint(interpreted(section));
-    let mut command = program(section, &asked);
+    let mut command = program(section, &what, &job)?;
     command.stdout(Stdio::piped());
     let mut child = store::printed::spawn(command, &format!("worker `{}`", section.name), false).map_err(fault)?;
     let Some(status) = end_of(&mut child, (patience, ends)).map_err(fault)? else {

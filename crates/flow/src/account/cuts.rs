@@ -15,17 +15,7 @@ pub(crate) const CUTS_MAX: usize = 100;
 pub(crate) fn cut(writer: &Writer, end: u64) -> Option<Gap> {
     let Recovery::Cut { first, marked, .. } = *writer.recovery() else { return None };
     let next = marked.min(end);
-    (first < next).then(|| Gap {
-        stream: writer.header().name.clone(),
-        origin: String::new(),
-        first,
-        last: next - 1,
-        from: i64::MIN,
-        to: i64::MAX,
-        reason: CUT.into(),
-        by_sequence: true,
-        count: 0,
-    })
+    (first < next).then(|| Gap::sequences(&writer.header().name, first..=next - 1, CUT))
 }
 
 /// The cuts of the output of a merge or a worker that its commits repeat.

@@ -368,25 +368,15 @@ fn entry_of(
     if unexplained > 0 {
         entry.count("unexplained", unexplained);
     }
-    let hole = |first, last, count| Gap {
-        stream: stream.into(),
-        origin: entry.origin.clone(),
-        first,
-        last,
-        from: i64::MIN,
-        to: i64::MAX,
-        reason: "unexplained".into(),
-        by_sequence: false,
-        count,
-    };
+    let hole = |numbers, count| Gap { count, ..Gap::numbers(stream, &entry.origin, numbers, "unexplained") };
     let joined = n.holes.len().saturating_sub(UNEXPLAINED_MAX);
-    let listed = n.holes.iter().skip(joined).map(|(first, last)| hole(*first, *last, 0));
+    let listed = n.holes.iter().skip(joined).map(|(first, last)| hole(*first..=*last, 0));
     let (mut above, mut count) = (n.folded_below, n.folded);
     for (low, high) in n.holes.iter().take(joined) {
         (above, count) = (above.max(high + 1), count.saturating_add((high - low).saturating_add(1)));
     }
     if count > 0 {
-        used.push(hole(first, above.saturating_sub(1), count));
+        used.push(hole(first..=above.saturating_sub(1), count));
     }
     used.extend(listed);
     // What was lost at either end of a run: no message of the run is beyond it, and none outside the run is between.

@@ -188,3 +188,125 @@ pub(crate) fn numbers(
         .map(|(row, walked)| (names.get(row as usize).cloned().unwrap_or_else(|| format!("#{row}")), walked))
         .collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// The same account by one set of all missing numbers.
+    #[derive(Default)]
+    struct Model {
+        span: Option<(u64, u64)>,
+        missing: BTreeSet<u64>,
+        appended: u64,
+        duplicate: u64,
+        taken: u64,
+    }
+
+    impl Model {
+        fn see(&mut self, number: u64) {
+            self.appended += 1;
+            let (first, next) = *self.span.get_or_insert((number, number));
+            if number >= next {
+                self.missing.extend(next..number);
+                self.span = Some((first, number + 1));
+            } else if number < first {
+                self.missing.extend(number + 1..first);
+                self.span = Some((number, next));
+            } else if !self.missing.remove(&number) {
+                self.duplicate += 1;
+            }
+        }
+
+        /// The highest numbers are explained first.
+        fn take(&mut self, first: u64, last: u64, most: u64) -> u64 {
+            let most = usize::try_from(most).unwrap();
+            let taken: Vec<u64> = self.missing.range(first..=last).rev().take(most).copied().collect();
+            self.missing.retain(|number| !taken.contains(number));
+            self.taken += taken.len() as u64;
+            taken.len() as u64
+        }
+    }
+
+    fn dice(seed: u64) -> impl FnMut(u64) -> u64 {
+        let mut state = seed;
+        move |below| store::splitmix64(&mut state) % below
+    }
+
+    /// Numbers forward, backward, twice and far ahead, from `low` on, and explanations of any range, against [`Model`].
+    fn compare(seed: u64, low: u64) -> Model {
+        let (mut dice, mut numbers, mut model) = (dice(seed), Numbers::default(), Model::default());
+        let (width, jump) = (1 + dice(300), 1 + dice(40));
+        let mut newest = low + dice(1000);
+        for step in 0..dice(400) {
+            match dice(10) {
+                0..4 => newest += 1,
+                4 => newest += dice(jump),
+                5 => {
+                    let (first, most) = (low + dice(newest - low + 2), dice(20));
+                    let last = first + dice(width);
+                    let taken = model.take(first, last, most);
+                    assert_eq!(numbers.take(first, last, most), taken, "seed {seed}, step {step}");
+                }
+                _ => {}
+            }
+            let number = if dice(2) == 0 { newest } else { newest.saturating_sub(dice(width)).max(low) };
+            numbers.see(number);
+            model.see(number);
+            let held: Vec<u64> = numbers.holes.iter().flat_map(|(first, last)| *first..=*last).collect();
+            assert!(held.iter().eq(&model.missing), "seed {seed}, step {step}: {:?}", numbers.holes);
+            assert_eq!(numbers.first.zip(Some(numbers.next)), model.span, "seed {seed}, step {step}");
+            let counts = (numbers.appended, numbers.duplicate, numbers.folded);
+            assert_eq!(counts, (model.appended, model.duplicate, 0), "seed {seed}, step {step}");
+            assert_eq!(numbers.has_holes(), !model.missing.is_empty());
+        }
+        if let Some((first, next)) = model.span {
+            let missing = model.missing.len() as u64 + model.taken;
+            assert_eq!(next - first + numbers.duplicate, numbers.appended + missing, "seed {seed}");
+        }
+        model
+    }
+
+    #[test]
+    fn holes_are_the_numbers_that_a_set_lacks() {
+        let (mut taken, mut duplicate, mut missing) = (0, 0, 0);
+        for seed in 0..400 {
+            // Numbers from 0, and those just below the largest.
+            let low = if seed % 2 == 0 { 0 } else { u64::MAX - 50_000 };
+            let model = compare(seed, low);
+            (taken, duplicate) = (taken + model.taken, duplicate + model.duplicate);
+            missing += model.missing.len();
+        }
+        assert!(taken > 1000 && duplicate > 1000 && missing > 1000, "{taken} {duplicate} {missing}");
+    }
+
+    #[test]
+    fn folded_holes_are_counted_and_explained_once() {
+        let mut numbers = Numbers::default();
+        let mut dice = dice(3);
+        let mut missing = 0;
+        let mut number = 0;
+        for _ in 0..HOLES_MAX + 50_000 {
+            numbers.see(number);
+            let hole = 1 + dice(5);
+            missing += hole;
+            number += hole + 1;
+        }
+        numbers.see(number);
+        let held = |numbers: &Numbers| numbers.holes.iter().map(|(first, last)| last - first + 1).sum::<u64>();
+        assert!(numbers.holes.len() == HOLES_MAX && numbers.folded > 0);
+        assert_eq!(numbers.folded + held(&numbers), missing);
+        // A range above all that was folded explains held holes alone.
+        let folded = numbers.folded;
+        let above = numbers.take(numbers.folded_below, number, 1000);
+        assert_eq!((above, numbers.folded), (1000, folded));
+        // Of all that is left, held holes are explained first.
+        let before = held(&numbers);
+        assert_eq!(numbers.take(0, number, before), before);
+        assert_eq!((held(&numbers), numbers.folded), (0, folded));
+        let rest = numbers.take(0, number, u64::MAX);
+        assert_eq!((rest, above + before + rest), (folded, missing));
+        assert!(!numbers.has_holes() && numbers.duplicate == 0);
+    }
+}

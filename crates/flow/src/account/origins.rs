@@ -310,16 +310,12 @@ impl Origins {
     pub(crate) fn gaps(&self, stream: &str, names: &[String]) -> Vec<Gap> {
         let mut gaps = self.silences.clone();
         for &origin in &self.with_gaps {
+            let name = &names[origin as usize];
             gaps.extend(self.rows[origin as usize].gaps.iter().map(|row| Gap {
-                stream: stream.to_owned(),
-                origin: names[origin as usize].clone(),
-                first: row.missed.first,
-                last: row.missed.last,
                 from: row.from,
                 to: row.to,
-                reason: row.reason.clone(),
-                by_sequence: false,
                 count: if row.missed.is_listed() { 0 } else { row.missed.count },
+                ..Gap::numbers(stream, name, row.missed.first..=row.missed.last, &row.reason)
             }));
         }
         gaps

@@ -7,6 +7,7 @@ use crate::Fault;
 use crate::tally::Tally;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use store::{Missing, Why};
 use wire::bpcm::{CommitInput, Count, Open, Total};
@@ -325,20 +326,38 @@ pub const UNKNOWN: &str = "unknown";
 
 /// The gap for commits of a source that can no longer be read.
 pub(crate) fn unknown_of(stream: &str) -> Gap {
-    Gap {
-        stream: stream.into(),
-        origin: String::new(),
-        first: 1,
-        last: 0,
-        from: i64::MIN,
-        to: i64::MAX,
-        reason: UNKNOWN.into(),
-        by_sequence: true,
-        count: 0,
-    }
+    Gap::interval(stream, 1, i64::MIN..=i64::MAX, UNKNOWN)
 }
 
 impl Gap {
+    /// Missing numbers of an origin, whose name is empty if it is not known, from an unknown time.
+    pub fn numbers(stream: &str, origin: &str, numbers: RangeInclusive<u64>, reason: &str) -> Self {
+        let (first, last) = numbers.into_inner();
+        Self {
+            stream: stream.to_owned(),
+            origin: origin.to_owned(),
+            first,
+            last,
+            from: i64::MIN,
+            to: i64::MAX,
+            reason: reason.to_owned(),
+            by_sequence: false,
+            count: 0,
+        }
+    }
+
+    /// Missing sequences of a stream, from an unknown time and origin.
+    pub fn sequences(stream: &str, sequences: RangeInclusive<u64>, reason: &str) -> Self {
+        Self { by_sequence: true, ..Self::numbers(stream, "", sequences, reason) }
+    }
+
+    /// An interval, in ns since 1970 UTC, before message `next` of a stream. It names no number.
+    pub fn interval(stream: &str, next: u64, times: RangeInclusive<i64>, reason: &str) -> Self {
+        let (from, to) = times.into_inner();
+        // No range of numbers that begins at `next` is empty, except one that ends before it.
+        Self { from, to, ..Self::sequences(stream, next..=next.wrapping_sub(1), reason) }
+    }
+
     /// How many messages are missing.
     pub fn count(&self) -> u64 {
         let numbers = self.last.saturating_add(1).saturating_sub(self.first);
@@ -350,21 +369,13 @@ impl Gap {
         self.count != 0 && self.count <= self.last - self.first.min(self.last)
     }
 
-    /// Adds missing numbers, of any time and origin, to a list; to its last entry if they follow it directly.
-    pub(crate) fn note(gaps: &mut Vec<Self>, stream: &str, (first, last): (u64, u64), reason: &str, by_sequence: bool) {
+    /// Adds a gap to a list; to its last entry if it has the same reason and follows that directly.
+    pub(crate) fn note(self, gaps: &mut Vec<Self>) {
         match gaps.last_mut() {
-            Some(gap) if gap.reason == reason && gap.last.checked_add(1) == Some(first) => gap.last = last,
-            _ => gaps.push(Self {
-                stream: stream.into(),
-                origin: String::new(),
-                first,
-                last,
-                from: i64::MIN,
-                to: i64::MAX,
-                reason: reason.into(),
-                by_sequence,
-                count: 0,
-            }),
+            Some(gap) if gap.reason == self.reason && gap.last.checked_add(1) == Some(self.first) => {
+                gap.last = self.last;
+            }
+            _ => gaps.push(self),
         }
     }
 
@@ -758,5 +769,23 @@ mod tests {
         let mut bytes = Vec::new();
         commit.write(&mut bytes).unwrap();
         assert_eq!(Commit::read(&bytes).unwrap(), commit);
+    }
+    #[test]
+    fn neighbours_of_one_reason_become_one_gap_and_an_interval_has_no_number() {
+        let mut gaps = Vec::new();
+        for (number, reason) in [(3, "full"), (4, "full"), (5, "missing"), (7, "missing")] {
+            Gap::sequences("bank0", number..=number, reason).note(&mut gaps);
+        }
+        let named: Vec<_> = gaps.iter().map(|gap| (gap.first, gap.last, gap.count())).collect();
+        assert_eq!(named, [(3, 4, 2), (5, 5, 1), (7, 7, 1)]);
+        let all = Gap::numbers("bank0", "north", 0..=u64::MAX, "network");
+        assert!(!all.by_sequence && all.count() == u64::MAX && !all.is_joined());
+        for next in [1, 7, u64::MAX] {
+            let gap = Gap::interval("bank0", next, 10..=20, ABSENT);
+            assert_eq!((gap.first, gap.last, gap.from, gap.to, gap.count()), (next, next - 1, 10, 20, 0));
+        }
+        let unknown = unknown_of("bank0");
+        assert!(unknown.by_sequence && (unknown.first, unknown.last) == (1, 0));
+        assert_eq!((unknown.from, unknown.to), (i64::MIN, i64::MAX));
     }
 }

@@ -6,3 +6,4 @@ pub(crate) mod room;
 pub(crate) mod sink;
 pub(crate) mod slot;
 pub(crate) mod source;
+pub(crate) mod worker;

@@ -632,17 +632,10 @@ fn add_gap(gaps: &mut Vec<Gap>, account: &Input, last: u64, known: Known, reason
                 gap.origin.clear();
             }
         }
-        _ => gaps.push(Gap {
-            stream: account.stream.clone(),
-            origin,
-            first: account.next,
-            last,
-            from,
-            to,
-            reason: reason.into(),
-            by_sequence: true,
-            count: 0,
-        }),
+        _ => {
+            let gap = Gap::sequences(&account.stream, account.next..=last, reason);
+            gaps.push(Gap { origin, from, to, ..gap });
+        }
     }
 }
 

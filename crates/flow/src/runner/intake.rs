@@ -168,7 +168,7 @@ impl Outlet for StreamOutlet<'_> {
     }
 
     fn silent(&mut self, times: RangeInclusive<i64>, why: Silence) {
-        self.origins.silence(unheard(self.name, self.writer.next_sequence(), times, why));
+        self.origins.silence(Gap::interval(self.name, self.writer.next_sequence(), times, why.word()));
     }
 
     fn aside(&mut self, reason: &str, text: &str, time: i64, bytes: &[u8]) {
@@ -728,22 +728,6 @@ fn of_source(name: &str, fault: Fault) -> Fault {
     fault.of_stage("source", name)
 }
 
-/// The gap of an interval without full contact in a stream that has `next` messages.
-fn unheard(name: &str, next: u64, times: RangeInclusive<i64>, why: Silence) -> Gap {
-    let (from, to) = times.into_inner();
-    Gap {
-        stream: name.to_owned(),
-        origin: String::new(),
-        first: next,
-        last: next.wrapping_sub(1),
-        from,
-        to,
-        reason: why.word().into(),
-        by_sequence: true,
-        count: 0,
-    }
-}
-
 /// The gap of the interval up to `now` in which a stream with messages had no source. `last`: the newest commit.
 fn absence(data: &Data, name: &str, last: Option<&Commit>, now: i64) -> Result<Option<Gap>, Fault> {
     let mut reader = data.reader_early(name)?;
@@ -755,7 +739,7 @@ fn absence(data: &Data, name: &str, last: Option<&Commit>, now: i64) -> Result<O
     let sign = newest.max(last.map(|commit| commit.time));
     let Some(from) = sign.filter(|_| next > 0 && last.is_none_or(|commit| !commit.finished)) else { return Ok(None) };
     // Clocks may have been set back since.
-    Ok(Some(unheard(name, next, from..=now.max(from), Silence::Absent)))
+    Ok(Some(Gap::interval(name, next, from..=now.max(from), Silence::Absent.word())))
 }
 
 impl From<&Intake> for StreamView {

@@ -4,7 +4,8 @@
 
 use crate::edge::{WorkerKind, WorkerPlace};
 use crate::fault::Fault;
-use crate::slot::{Outputs, Stop, Worker};
+use crate::slot::Outputs;
+use crate::worker::{Stop, Worker};
 use serde_json::Value;
 use settings::Mistake;
 use store::Batch;

@@ -319,7 +319,8 @@ impl Numbers {
                 let number = (key - self.base_of(key)) as u64;
                 let without = self.parts - count;
                 *found.incomplete.entry(without).or_default() += 1;
-                Gap::note(&mut found.gaps, name, (number, number), &format!("incomplete.{without}"), false);
+                let reason = format!("incomplete.{without}");
+                Gap::numbers(name, "", number..=number, &reason).note(&mut found.gaps);
             }
             next = key + 1;
         }
@@ -337,7 +338,8 @@ impl Numbers {
         if key > next && next > self.base_of(key) {
             let base = self.base_of(key);
             found.missing += (key - next) as u64;
-            Gap::note(&mut found.gaps, name, ((next - base) as u64, (key - 1 - base) as u64), "missing", false);
+            let numbers = (next - base) as u64..=(key - 1 - base) as u64;
+            Gap::numbers(name, "", numbers, "missing").note(&mut found.gaps);
         }
     }
 

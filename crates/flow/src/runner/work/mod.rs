@@ -33,7 +33,7 @@ use crate::limits::{BOOK_HISTORY_BYTES, SLOTS_MAX, WRITER_LOOK};
 use crate::merge::UpstreamState;
 use crate::records::{Commit, Gap, Input};
 use crate::runs::StreamView;
-use crate::slot::Waiting;
+use crate::worker::Waiting;
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

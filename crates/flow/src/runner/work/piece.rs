@@ -4,7 +4,8 @@
 //! output.
 
 use crate::records::Gap;
-use crate::slot::{LOST, SAME, Waiting};
+use crate::slot::{LOST, SAME};
+use crate::worker::Waiting;
 use std::collections::{BTreeMap, VecDeque};
 use wire::bpdn::Answer;
 
@@ -131,17 +132,7 @@ impl Piece {
             for sequence in first..next {
                 if answer.lets_pass(sequence) {
                     answer.outputs[(sequence - answer.first) as usize] = LOST;
-                    answer.gaps.push(Gap {
-                        stream: stream.to_owned(),
-                        origin: String::new(),
-                        first: sequence,
-                        last: sequence,
-                        from: 0,
-                        to: 0,
-                        reason: reason.to_owned(),
-                        by_sequence: true,
-                        count: 0,
-                    });
+                    answer.gaps.push(Gap { from: 0, to: 0, ..Gap::sequences(stream, sequence..=sequence, reason) });
                 }
             }
         }

@@ -9,7 +9,7 @@ use crate::data::{Data, stream_fault};
 use crate::limits::{FRONTIER_BEHIND_MAX, LAG_BLOCKS};
 use crate::merge::UpstreamState;
 use crate::records::{CUT, Input, WAITS, epoch_end};
-use crate::slot::Waiting;
+use crate::worker::Waiting;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use store::{Error, Kind, Parent, ReadOptions, Reader, Writer};
