@@ -13,6 +13,7 @@ import time
 from typing import Any
 
 import beamport
+from beamport import epics
 from bluesky.protocols import Movable
 from ophyd_async.core import (
     AsyncStatus,
@@ -52,7 +53,7 @@ class BeamportBackend(SignalBackend):
 
     async def put(self, value: Any) -> None:
         """Write the value, and wait until its record has processed."""
-        await asyncio.to_thread(self._instrument.put, self._write, value, timeout=MOVE_S)
+        await asyncio.to_thread(epics.put, self._instrument, self._write, value, timeout=MOVE_S)
 
     async def get_datakey(self, source: str) -> Any:
         """Say what the value is."""
@@ -89,10 +90,10 @@ class BeamportBackend(SignalBackend):
             loop.call_soon_threadsafe(callback, reading)
 
         name = self._read.partition(":")[2] if self._read.startswith(("pva:", "ca:")) else self._read
-        self._updates = self._instrument.updates(name, changed)
+        self._updates = epics.updates(self._instrument, name, changed)
 
     async def _get(self, pv: str, timeout: float = 5.0) -> dict[str, Any]:
-        return await asyncio.to_thread(self._instrument.get, pv, timeout=timeout, details=True)
+        return await asyncio.to_thread(epics.get, self._instrument, pv, timeout=timeout, details=True)
 
     def _value(self, found: dict[str, Any]) -> Any:
         # A text is that of a choice.

@@ -6,7 +6,6 @@ import contextlib
 import json
 import math
 import os
-import selectors
 import shutil
 import signal
 import subprocess
@@ -14,14 +13,12 @@ import sysconfig
 import tempfile
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from ._control import PATIENCE_S, ask, is_listening
-from ._core import Message, Stream
+from ._control import ask, is_listening
 from ._data import Data
 from ._errors import Error
 from ._run import Run
@@ -31,105 +28,8 @@ from ._when import nanoseconds
 _LINES_KEPT = 200
 # Between two looks at a program that is starting: a person does not notice it.
 _LOOK_S = 0.05
-# The status of a source is up to a second old.
-_STATUS_S = 2.0
-# Schemas of the messages that stand beside the values of a PV.
-_BESIDE = ("al00", "ep01", "un00")
-# Messages among which the newest value of a PV is looked for.
-_BACK = 65_536
 # A cut-over loads code and finishes what is under way; the instrument gives up by itself before.
 _CUTOVER_S = 605.0
-
-
-class Updates:
-    """Values of a PV as they come. Made by `Instrument.updates`."""
-
-    def __init__(self, stream: Stream, origin: str) -> None:
-        """See `Instrument.updates`."""
-        of_pv = (message for message in stream.read(start=-_BACK, origin=origin) if message.schema not in _BESIDE)
-        self._newest = next(iter(deque(of_pv, 1)), None)
-        start = "end" if self._newest is None else self._newest.sequence + 1
-        self._messages = stream.read(start=start, follow=True, early=True, origin=origin)
-        # Readable once it is closed.
-        self._closed, self._close = os.pipe()
-        self._is_closed = False
-
-    def __iter__(self) -> Self:
-        """Go through the values."""
-        return self
-
-    def __next__(self) -> Message:
-        """Wait for the next value."""
-        while not self._is_closed:
-            message = self._poll()
-            if message is not None:
-                return message
-            with selectors.DefaultSelector() as selector:
-                selector.register(self._messages, selectors.EVENT_READ)
-                selector.register(self._closed, selectors.EVENT_READ)
-                selector.select()
-        raise StopIteration
-
-    def __aiter__(self) -> Self:
-        """Go through the values."""
-        return self
-
-    async def __anext__(self) -> Message:
-        """Wait for the next value."""
-        import asyncio  # Most programs do without.
-
-        loop = asyncio.get_running_loop()
-        while not self._is_closed:
-            message = self._poll()
-            if message is not None:
-                return message
-            ready = asyncio.Event()
-            for descriptor in (self._messages.fileno(), self._closed):
-                loop.add_reader(descriptor, ready.set)
-            try:
-                await ready.wait()
-            finally:
-                for descriptor in (self._messages.fileno(), self._closed):
-                    loop.remove_reader(descriptor)
-        raise StopAsyncIteration
-
-    def close(self) -> None:
-        """End it; who waits for a value, also in another thread, does not get one any more."""
-        if not self._is_closed:
-            self._is_closed = True
-            os.close(self._close)
-
-    def __enter__(self) -> Self:
-        """Follow the values in the block."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """End it."""
-        self.close()
-
-    def __del__(self) -> None:
-        """End it."""
-        if hasattr(self, "_closed"):
-            self.close()
-            os.close(self._closed)
-
-    def _poll(self) -> Message | None:
-        """Return a value that is there; `None` where there is none now."""
-        newest, self._newest = self._newest, None
-        if newest is not None:
-            return newest
-        try:
-            while (message := self._messages.poll()) is not None and message.schema in _BESIDE:
-                pass
-        except EOFError:
-            self.close()
-            return None
-        return message
-
-    def _call(self, callback: Callable[[Message], object]) -> None:
-        """Call a function with each value until it is closed."""
-        for message in self:
-            callback(message)
 
 
 class Instrument(Data):
@@ -200,85 +100,6 @@ class Instrument(Data):
         """
         request: dict[str, Any] = {"command": "configure", "worker": worker, "parameters": parameters}
         return ask(self.folder, request if slots is None else request | {"slots": slots})
-
-    def configure_pvs(
-        self, source: str, *, add: Sequence[Any] = (), remove: Sequence[Any] = (), replace: bool = False
-    ) -> dict[str, int]:
-        """Change the PVs of a running source `pva` or `ca`; returns how many were `added`, `removed`, and its `pvs`.
-
-        source: the NAME of its section `[source.NAME]`.
-        add: entries as in its key `pvs`: names, or dictionaries with `pv`, `schema`, `topic` and more.
-        remove: patterns of names with `*` and `?`, or dictionaries with `pv`, `topic` and `schema`.
-        replace: remove all PVs that are not in `add`.
-
-        Other PVs are not disturbed. The list is kept in a restart. Raises `Error` if there is no such source, if an entry
-        is invalid, or if it does not answer.
-        """
-        request = {"command": "configure", "source": source, "add": list(add), "remove": list(remove)}
-        answer: dict[str, int] = ask(self.folder, request | {"replace": replace})["answer"]
-        return answer
-
-    def get(self, name: str, default: Any = ..., *, timeout: float = 5.0, details: bool = False) -> Any:
-        """Read an EPICS PV now; of a name that is a stream, that stream.
-
-        name: the PV; a prefix `pva:` or `ca:` chooses the protocol, without one it is that of the source that lists it.
-        default: what to return where there is no stream of this name: then no PV is read, as with any mapping.
-        timeout: how long to wait for the value, in seconds.
-        details: return a dictionary of `value`, `text` (that of a choice), `time` (ns since 1970 UTC, or `None`),
-            `severity` (0 none, 1 minor, 2 major, 3 invalid), `alarm` and `units`.
-
-        Numbers, texts, lists of them; a choice is its index. The PV needs no source that lists it. Raises `Error` if no
-        server has it, or if it is an image, a table or another structure.
-        """
-        if name in self:
-            return self[name]
-        if default is not ...:
-            return default
-        request = {"command": "get", "pv": name, "timeout": round(timeout * 1e9)}
-        answer = ask(self.folder, request, patience_s=timeout + PATIENCE_S)
-        return answer if details else answer["value"]
-
-    def put(self, pv: str, value: Any, *, timeout: float = 5.0, wait: bool = True) -> float:
-        """Write a value to an EPICS PV; returns the seconds until its server answered.
-
-        pv: the name; a prefix `pva:` or `ca:` chooses the protocol, without one it is that of the source that lists it.
-        value: a number, text, bool, or a list or array of them. Text is read as the type of the PV asks; that of a choice
-            is its name or index. A number that the type of the PV does not have is refused.
-        timeout: how long to wait for the answer, in seconds.
-        wait: wait until the record has processed, of a motor until it has arrived; `False` waits for the server alone.
-
-        The instrument records it in the stream `control`, with the answer. Raises `Error` if no server has the PV, if the
-        server refuses the value or keeps a part of it, or if it does not answer; the hint says what may help.
-        """
-        request = {"command": "put", "pv": pv, "value": _as_json(value), "timeout": round(timeout * 1e9), "wait": wait}
-        return float(ask(self.folder, request, patience_s=timeout + PATIENCE_S)["seconds"])
-
-    def updates(self, pv: str, callback: Callable[[Message], object] | None = None) -> Updates:
-        """Follow the values of an EPICS PV that a source lists; returns an iterator of messages, for `for` or `async for`.
-
-        pv: the name, without a prefix.
-        callback: a function that a thread of its own calls with each message, in the place of an iteration.
-
-        It begins with the newest value that is there. `close`, or leaving a `with` block, ends it, also from another
-        thread. Raises `Error` if no source lists the PV: `configure_pvs` adds it.
-        """
-        end = time.monotonic() + _STATUS_S
-        while (found := self._find(pv)) is None and time.monotonic() < end:
-            time.sleep(_LOOK_S)
-        if found is not None:
-            updates = Updates(*found)
-            if callback is not None:
-                threading.Thread(target=updates._call, args=[callback], daemon=True).start()
-            return updates
-        raise Error(f"no source lists `{pv}`", "", f"add it: `configure_pvs(SOURCE, add=[{pv!r}])`")
-
-    def _find(self, pv: str) -> tuple[Stream, str] | None:
-        """Find the stream of a PV, and its origin there."""
-        for stage, running in self.status()["running"].items():
-            for row in (running["status"] or {}).get("streams") or []:
-                if row.get("pv") == pv and "schema" in row:
-                    return self[stage], pv if row["topic"] is None else f"{row['topic']}/{pv}"
-        return None
 
     def cutover(self, shadow: str) -> dict[str, Any]:
         """Switch a worker to the code of its shadow; returns the first message affected.
@@ -495,20 +316,6 @@ def _write(instrument: Mapping[str, Any]) -> Path:
         hint = "go to a folder that can be written, or write an instrument file"
         raise Error("cannot write the instrument down", str(error), hint) from None
     return Path(file.name)
-
-
-def _as_json(value: Any) -> Any:
-    """Turn a value of `put` into JSON, which has no numbers that are not finite: they become text."""
-    value = value.tolist() if hasattr(value, "tolist") else value
-    match value:
-        case list() | tuple():
-            return [_as_json(item) for item in value]
-        case float() if not math.isfinite(value):
-            return str(value)
-        case bool() | int() | float() | str():
-            return value
-    kind = type(value).__name__
-    raise Error("the value cannot be written to a PV", f"it is a {kind}", "write a number, text or a list of them")
 
 
 def _toml(table: Mapping[str, Any], path: list[str]) -> str:

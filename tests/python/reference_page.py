@@ -7,8 +7,10 @@ import inspect
 import re
 import textwrap
 from pathlib import Path
+from types import ModuleType
 
 import beamport
+import beamport.epics
 from beamport import _core
 
 BEGIN = "<!-- From here on made from the docstrings by tests/python/reference_page.py; a test compares. -->"
@@ -34,7 +36,16 @@ def page() -> str:
     named = [(name, getattr(beamport, name)) for name in order]
     # Nobody makes one by its name: it is what `Data.create` gives.
     named.insert(order.index("Stream") + 1, ("Writer", _core.Writer))
-    return BEGIN + "\n" + "".join(_section(name, thing) for name, thing in named)
+    return BEGIN + "\n" + "".join(_section(name, thing) for name, thing in named) + _module(beamport.epics)
+
+
+def _module(module: ModuleType) -> str:
+    """The functions of a module that is imported by its name."""
+    text = f"\n## {module.__name__}\n\n{_prose(module)}\n"
+    for name in module.__all__:
+        if not inspect.isclass(thing := getattr(module, name)):
+            text += f"\n### {module.__name__}.{name}\n\n{_signed(name, thing)}\n\n{_prose(thing)}\n"
+    return text
 
 
 def _section(name: str, thing: object) -> str:

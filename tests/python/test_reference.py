@@ -22,7 +22,7 @@ def test_at_most_twelve_public_names():
     names = {name for name in vars(beamport) if not name.startswith("_") and name != "version"}
     # A module of its own is not counted: nobody meets it who does not ask for it.
     public = {name for name in names if not inspect.ismodule(getattr(beamport, name))}
-    assert names - public <= {"files", "nexus", "wire"}
+    assert names - public <= {"epics", "files", "nexus", "wire"}
     assert len(beamport.__all__) <= 12
     assert public == set(beamport.__all__)
 

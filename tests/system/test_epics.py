@@ -22,6 +22,7 @@ from signals import stop
 
 beamport = pytest.importorskip("beamport", reason="pip install .")
 
+from beamport import epics  # noqa: E402
 from epics_lab import brief, counters, judge_counters, shown, values  # noqa: E402
 
 RECORDS = 20
@@ -84,11 +85,16 @@ def test_pvs_come_and_go_and_the_list_survives_a_kill(lab, network, servers):
     servers.append(ioc(counters(lab, RECORDS), network))
     lab.write('[source.pvs]\nkind = "pva"\npvs = ["fake:A", "T:0"]\n')
     process, _ = lab.up_ready()
-    said = lab.run("configure", "pvs", "--data", lab.data, "--add", "T:1", "ca:T:2", '{"pv": "T:3", "topic": "lab"}')
-    assert said.stdout.decode() == "source `pvs` has 5 PVs: 3 added, 0 removed\n"
+    added = 'add=["ca:T:2", {"pv": "T:3", "topic": "lab"}]'
+    said = lab.run("configure", "pvs", added, "--data", lab.data)
+    assert said.stdout.decode() == "source `pvs`: added 2, pvs 4, removed 0\n"
+    said = lab.run("configure", "pvs", "add=T:1", "--data", lab.data)
+    assert said.stdout.decode() == "source `pvs`: added 1, pvs 5, removed 0\n"
     until(lambda: {"A", "T:0", "T:1", "T:2", "lab/T:3"} <= set(values(lab)), lambda: set(values(lab)))
-    said = lab.run("configure", "pvs", "--data", lab.data, "--remove", "T:0", "ca:*", "--json")
-    assert json.loads(said.stdout) == {"added": 0, "removed": 2, "pvs": 3}
+    said = lab.run("configure", "pvs", "remove=T:0", "--data", lab.data)
+    assert said.stdout.decode() == "source `pvs`: added 0, pvs 4, removed 1\n"
+    said = lab.run("configure", "pvs", "remove=ca:*", "--data", lab.data, "--json")
+    assert json.loads(said.stdout) == {"added": 0, "removed": 1, "pvs": 3}
     lab.kill(process)
     process, _ = lab.up_ready()
     until(lambda: shown(lab).get("connected") == 3, lambda: shown(lab))
@@ -99,8 +105,14 @@ def test_pvs_come_and_go_and_the_list_survives_a_kill(lab, network, servers):
         ("pva", "T:3", "lab"),
     }
     assert "pvs=3" in lab.run("top", "--data", lab.data).stdout.decode()
-    said = lab.run("configure", "pvs", "--data", lab.data, "--add", "a b", status=2)
-    assert "contains a space" in said.stderr.decode()
+    for words, why in [
+        (["add=a b"], "contains a space"),
+        (["added=A"], "unknown key `added`"),
+        (["add=A", "add=B"], "`add` is given twice"),
+        (["add=A", "--slots", "2"], "a source has no slots"),
+    ]:
+        said = lab.run("configure", "pvs", *words, "--data", lab.data, status=2)
+        assert why in said.stderr.decode()
     lab.interrupt(process)
     lab.end(process)
     for name, found in lab.stream("pvs").numbers().items():
@@ -686,8 +698,8 @@ def test_a_put_from_python(tmp_path, network, servers):
             ("W:WAVE", np.array([1.0, 2.5]), [1.0, 2.5]),
             ("W:WAVE", [4, 5], [4.0, 5.0]),
         ]:
-            assert 0 < instrument.put(name, value) < HANG_S
-            instrument.configure_pvs("pvs", add=[{"pv": name, "topic": "seen"}])
+            assert 0 < epics.put(instrument, name, value) < HANG_S
+            epics.configure(instrument, "pvs", add=[{"pv": name, "topic": "seen"}])
             origin = "seen/" + name.removeprefix("ca:")
 
             def newest(origin=origin) -> object:
@@ -696,23 +708,23 @@ def test_a_put_from_python(tmp_path, network, servers):
 
             until(lambda newest=newest, wanted=wanted: newest() == wanted, newest)
         with pytest.raises(beamport.Error, match="no choice") as refused:
-            instrument.put("W:MODE", "medium")
+            epics.put(instrument, "W:MODE", "medium")
         assert "W:MODE" in str(refused.value) and refused.value.hint
         with pytest.raises(beamport.Error, match="no server has this PV"):
-            instrument.put("NOBODY:HAS:IT", 1, timeout=0.5)
+            epics.put(instrument, "NOBODY:HAS:IT", 1, timeout=0.5)
         with pytest.raises(beamport.Error, match="it is a dict"):
-            instrument.put("W:AO", {})
+            epics.put(instrument, "W:AO", {})
         # No number is cut off to fit.
         for name, value, why in [("W:LONG", 7.5, "whole numbers"), ("W:MODE", 1.7, "whole numbers")]:
             with pytest.raises(beamport.Error, match=why):
-                instrument.put(name, value)
-        instrument.put("W:LONG", 8.0)
-        assert instrument.get("W:LONG") == 8 and instrument.get("ca:W:TEXT") == "word"
-        assert instrument.get("W:MODE", details=True)["text"] == "slow"
-        # A mapping of streams as before.
+                epics.put(instrument, name, value)
+        epics.put(instrument, "W:LONG", 8.0)
+        assert epics.get(instrument, "W:LONG") == 8 and epics.get(instrument, "ca:W:TEXT") == "word"
+        assert epics.get(instrument, "W:MODE", details=True)["text"] == "slow"
+        # The instrument itself is a mapping of streams.
         assert instrument.get("pvs") is instrument["pvs"] and instrument.get("nothing", None) is None
         with pytest.raises(beamport.Error, match="no server has this PV"):
-            instrument.get("NOBODY:HAS:IT", timeout=0.5)
+            epics.get(instrument, "NOBODY:HAS:IT", timeout=0.5)
 
 
 def test_updates_of_a_pv_in_python(tmp_path, network, servers):
@@ -723,11 +735,12 @@ def test_updates_of_a_pv_in_python(tmp_path, network, servers):
         "source": {"pvs": {"kind": "pva", "pvs": []}},
     }
     with beamport.run(settings) as instrument:
-        instrument.configure_pvs("pvs", add=[{"pv": "T:RAMP", "topic": "seen"}])
+        answer = epics.configure(instrument, "pvs", add={"pv": "T:RAMP", "topic": "seen"})
+        assert answer == {"added": 1, "removed": 0, "pvs": 1}
         until(lambda: any(one.schema == "f144" for one in instrument["pvs"].read()), "no value")
         with pytest.raises(beamport.Error, match="no source lists") as missing:
-            instrument.updates("NOBODY:HAS:IT")
-        assert "configure_pvs" in missing.value.hint
+            epics.updates(instrument, "NOBODY:HAS:IT")
+        assert "epics.configure" in missing.value.hint
         values = range(100, 150)
 
         def send() -> None:
@@ -736,19 +749,19 @@ def test_updates_of_a_pv_in_python(tmp_path, network, servers):
 
         # A callback, in a thread of its own.
         called = []
-        subscription = instrument.updates("T:RAMP", called.append)
+        subscription = epics.updates(instrument, "T:RAMP", called.append)
         # asyncio.
         awaited = []
 
         async def follow() -> None:
-            async for message in instrument.updates("T:RAMP"):
+            async for message in epics.updates(instrument, "T:RAMP"):
                 awaited.append(message["value"])
                 if awaited[-1] == values[-1]:
                     return
 
         loop = threading.Thread(target=asyncio.run, args=[follow()])
         loop.start()
-        with instrument.updates("T:RAMP") as messages:
+        with epics.updates(instrument, "T:RAMP") as messages:
             newest = next(messages)["value"]
             send()
             found = [next(messages)["value"] for _ in values]

@@ -10,6 +10,8 @@ from epics_servers import ioc
 
 beamport = pytest.importorskip("beamport", reason="pip install .")
 
+from beamport import epics  # noqa: E402
+
 # A motor that takes half a second.
 MOTOR = """
 record(calcout, "M:VAL") { field(CALC, "A") field(ODLY, "0.5") field(OUT, "M:RBV PP") field(OOPT, "Every Time") }
@@ -80,4 +82,4 @@ def test_bluesky_scans_an_axis_through_the_instrument(tmp_path, network, servers
                 await nobody.connect(timeout=0.5)
 
         asyncio.run_coroutine_threadsafe(asyncio.wait_for(follow(), 60), engine.loop).result(90)
-        until(lambda: instrument.get("M:RBV") == 7, "the motor does not arrive")
+        until(lambda: epics.get(instrument, "M:RBV") == 7, "the motor does not arrive")

@@ -4,12 +4,14 @@
 //! one is refused. A demonstration that cannot begin leaves nothing behind, and its fault names options of the command
 //! line.
 
-use crate::cli;
+use crate::arguments::{Form, values};
 use crate::edges::Registry;
-use crate::file;
 use crate::mover::template_check;
 use crate::room;
 use crate::up::{OnTerm, Started};
+use crate::verbs::{Process, exit_status};
+use crate::{file, log};
+use clap::Args;
 use flow::{Data, Fault};
 use settings::units::{self, Size};
 use std::fmt::Write as _;
@@ -18,7 +20,11 @@ use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
+use tracing::level_filters::LevelFilter;
 
+/// Largest whole number of a TOML file, into which the seed is written.
+const TOML_MAX: u64 = i64::MAX as u64;
 /// The template of the demonstration and of `examples/amor.toml`.
 const AMOR_TEMPLATE: &str = include_str!("../../../examples/amor.nexus.json");
 /// Says that a folder was made by `beamport demo`, which may then remove it.
@@ -33,8 +39,51 @@ const LIVE_BYTES_LEAST: u64 = 16 << 20;
 const FLAGS: [(&str, &str); 5] =
     [("model", "--profile"), ("rate", "--rate"), ("scale", "--scale"), ("from", "--from"), ("duration", "--duration")];
 
+/// `beamport demo`
+#[derive(Debug, Args)]
+#[command(
+    about = "Run a demonstration: a simulated measurement, from events to a NeXus file",
+    after_help = "Examples:\n\
+                  \x20 beamport demo\n\
+                  \x20 beamport demo --rate 5e6 --duration '30 s'\n\
+                  \x20 beamport demo --from measured.nxs --json"
+)]
+pub struct Demo {
+    /// Events per second [default: the profile's own, 1e6 for amor]
+    #[arg(long, value_name = "NUMBER", value_parser = values::rate)]
+    pub rate: Option<f64>,
+    /// Length of the run
+    #[arg(long, value_name = "DURATION", default_value = "10 s", value_parser = values::length)]
+    pub duration: Duration,
+    /// Seed of the random numbers: equal seeds give equal events
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=TOML_MAX))]
+    pub seed: u64,
+    /// Draw the events from the histogram measured in this NeXus file
+    #[arg(long, value_name = "FILE", conflicts_with = "profile")]
+    pub from: Option<PathBuf>,
+    /// Instrument to simulate: amor, or one of ESS like loki, estia, cspec
+    #[arg(long, value_name = "NAME", default_value = "amor", value_parser = values::profile)]
+    pub profile: String,
+    /// Factor on the profile's event rate
+    #[arg(long, value_name = "NUMBER", default_value = "1", value_parser = values::factor)]
+    pub scale: f64,
+    /// Folder for streams and file; removes an earlier demonstration there [default: ./beamport-data/demo]
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Output format.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+impl Process for Demo {
+    fn execute(&self, registry: &Registry) -> ExitCode {
+        log::begin(LevelFilter::WARN, None);
+        exit_status(demo(self, registry))
+    }
+}
+
 /// Makes a data folder with an instrument file in it and runs that.
-pub fn demo(asked: &cli::Demo, registry: &Registry) -> Result<ExitCode, Fault> {
+fn demo(asked: &Demo, registry: &Registry) -> Result<ExitCode, Fault> {
     let folder = asked.data.clone().unwrap_or_else(|| PathBuf::from("beamport-data/demo"));
     let was_there = folder.exists();
     let _lock = lock(&folder)?;
@@ -57,7 +106,7 @@ pub fn demo(asked: &cli::Demo, registry: &Registry) -> Result<ExitCode, Fault> {
     }
 }
 
-fn start(asked: &cli::Demo, registry: &Registry, folder: &Path) -> Result<Started, Fault> {
+fn start(asked: &Demo, registry: &Registry, folder: &Path) -> Result<Started, Fault> {
     let fault = |e: std::io::Error| Fault::io(format!("cannot create data folder `{}`", folder.display()), &e);
     let file = folder.join(DEMO_FILE);
     let (text, template) = instrument_text(asked)?;
@@ -179,7 +228,7 @@ fn live_end() -> Size {
 }
 
 /// The instrument file of a demonstration, and its template.
-fn instrument_text(asked: &cli::Demo) -> Result<(String, String), Fault> {
+fn instrument_text(asked: &Demo) -> Result<(String, String), Fault> {
     let duration = units::duration_text(asked.duration);
     let mut text = format!(
         "{DEMO_MARK}: an instrument that does not exist, for {duration}.\n\ninstrument = \"{}\"\ndata = \".\"\n",

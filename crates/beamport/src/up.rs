@@ -1,11 +1,11 @@
 //! `beamport up`: an instrument from its file to its report.
 
-use crate::cli::Up;
+use crate::arguments::Form;
 use crate::edges::Registry;
 use crate::figures::{bytes, thousands};
 use crate::file::{self, Instrument, Mistake};
 use crate::limits::{END_PATIENCE, LEAVE_RUNS};
-use crate::log::{print_notice, print_warning};
+use crate::log::{self, print_notice, print_warning};
 use crate::mover::{Mover, program, template_check};
 use crate::page::Page;
 use crate::peer;
@@ -14,6 +14,8 @@ use crate::retention;
 use crate::room;
 use crate::simulated::{self, Simulated};
 use crate::verbs;
+use crate::verbs::{Process, exit_status, unprinted};
+use clap::Args;
 use flow::edge::Host;
 use flow::ledger::{Entry, Row, total};
 use flow::records::Run;
@@ -21,7 +23,7 @@ use flow::{Data, Fault, Passes};
 use serde_json::{Value, json};
 use settings::shortened;
 use std::io::{IsTerminal, Write as _, stderr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,8 +31,43 @@ use std::time::{Duration, Instant};
 use store::{Check, Kind, ReadOptions, Reader};
 use wire::bprn::State;
 
+/// `beamport up`
+#[derive(Debug, Args)]
+#[command(
+    about = "Run an instrument until its runs are sealed or Ctrl-C is pressed (twice: stop at once); \
+             SIGTERM leaves runs open",
+    after_help = "Examples:\n  beamport up amor.toml"
+)]
+pub struct Up {
+    /// The instrument file
+    pub file: PathBuf,
+    /// Start no simulated boards: for those that `beamport boards` starts
+    #[arg(long)]
+    pub no_boards: bool,
+    /// Delete what a changed `retain`, `retain_age` or `keep_free` deletes, without asking
+    #[arg(long)]
+    pub yes: bool,
+    /// Have SIGTERM end the open runs, as Ctrl-C does; else they stay open, and the next start resumes them
+    #[arg(long)]
+    pub end_runs: bool,
+    /// The process that started it, if that alone ends it: it dies with it, and takes no signals
+    #[arg(long, hide = true)]
+    pub parent: Option<u32>,
+    /// Output format.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+impl Process for Up {
+    fn execute(&self, registry: &Registry) -> ExitCode {
+        // An instrument is a service.
+        log::begin(log::level_of_service(), None);
+        exit_status(up(self, registry))
+    }
+}
+
 /// `beamport up FILE`, to its report; mistakes in the file are printed here.
-pub fn up(asked: &Up, registry: &Registry) -> Result<ExitCode, Fault> {
+fn up(asked: &Up, registry: &Registry) -> Result<ExitCode, Fault> {
     if let Some(parent) = asked.parent {
         peer::die_with(parent)?;
     }
@@ -263,7 +300,7 @@ impl Started {
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
             // Whoever read the report has seen enough.
             Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
-                Err(crate::unprinted(&e).hint(format!("the runs are complete: `beamport ls --data {folder}`")))
+                Err(unprinted(&e).hint(format!("the runs are complete: `beamport ls --data {folder}`")))
             }
             // A file that was given up is an error, whatever else there is to say.
             _ if !failed.is_empty() || is_missing || unknown_outcome > 0 => Ok(ExitCode::from(2)),

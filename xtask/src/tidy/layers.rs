@@ -180,11 +180,12 @@ const CRATES: [Layers; 16] = [
             &["log"],
             &["edges"],
             &["file"],
-            &["cli", "mover", "room"],
+            &["arguments", "mover", "room"],
             &["page", "report", "retention", "simulated"],
             &["verbs"],
             &["up"],
             &["demo"],
+            &["cli"],
         ],
     },
     Layers {

@@ -1,8 +1,33 @@
-//! The page of the command line, made from its definitions.
+//! `beamport reference`: tables of the reference pages. That of the command line is made from its definitions.
 
 use super::Cli;
-use clap::{Command, CommandFactory as _};
+use crate::edges::Registry;
+use crate::file;
+use crate::verbs::Verb;
+use clap::{Args, Command, CommandFactory as _};
 use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// `beamport reference`
+#[derive(Debug, Args)]
+#[command(about = "Print the tables of the reference pages", hide = true)]
+pub struct Reference {
+    /// Which page: cli, instrument-file or workers
+    #[arg(value_parser = ["cli", "instrument-file", "workers"], hide_possible_values = true)]
+    pub page: String,
+}
+
+impl Verb for Reference {
+    fn run(&self, registry: &Registry, out: &mut dyn Write, _: &mut dyn Write) -> io::Result<ExitCode> {
+        let page = match self.page.as_str() {
+            "cli" => reference(),
+            "workers" => file::workers_reference(registry),
+            _ => file::reference(registry),
+        };
+        out.write_all(page.as_bytes()).map(|()| ExitCode::SUCCESS)
+    }
+}
 
 /// Every verb that does something, with its words: `ls`, `ess writer`.
 #[must_use]

@@ -9,7 +9,6 @@
 //! work in time stays. Old slots that die before they answer anything are not restarted: the new code begins with their
 //! messages.
 
-use super::control::Command;
 use super::stage::{NAP, Order, StageHandle, What};
 use super::workers::{self, Slots};
 use crate::compare::{self, Comparison};
@@ -207,26 +206,19 @@ fn ordered(worker: &StageHandle, what: What, stop: &AtomicBool, patience: Durati
 
 /// A cut-over that was asked for.
 pub(super) struct Underway {
-    /// The command, with where its answer goes.
-    pub command: Command,
     result: Receiver<Result<Value, Fault>>,
     handle: Option<JoinHandle<()>>,
 }
 
 impl Underway {
     /// Begins it in a thread of its own.
-    pub(super) fn begin(
-        pair: Pair,
-        command: Command,
-        data: &Data,
-        stop: &Arc<AtomicBool>,
-    ) -> Result<Self, Box<(Command, Fault)>> {
+    pub(super) fn begin(pair: Pair, data: &Data, stop: &Arc<AtomicBool>) -> Result<Self, Fault> {
         let (data, stop, (sender, result)) = (data.clone(), stop.clone(), channel());
         let thread = std::thread::Builder::new().name("cut-over".into());
-        match thread.spawn(move || drop(sender.send(pair.cut_over(&data, &stop)))) {
-            Ok(handle) => Ok(Self { command, result, handle: Some(handle) }),
-            Err(e) => Err(Box::new((command, Fault::new("the command was refused", e)))),
-        }
+        let handle = thread
+            .spawn(move || drop(sender.send(pair.cut_over(&data, &stop))))
+            .map_err(|e| Fault::new("the command was refused", e))?;
+        Ok(Self { result, handle: Some(handle) })
     }
 
     /// Its result, once there is one.

@@ -5,12 +5,15 @@
 //! is safe at the level of the stream.
 
 use super::given::{self, Given};
-use super::{Answer, Asked, ended, json_line};
-use crate::cli::Append as Verb;
+use super::{Answer, Asked, Verb, ended, json_line};
+use crate::arguments::{DataFolder, Form};
+use crate::edges::Registry;
+use clap::Args;
 use flow::{Appender, Data, Fault, Label};
 use serde_json::json;
 use settings::shortened;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use store::SchemaId;
@@ -18,12 +21,34 @@ use store::SchemaId;
 /// How often Ctrl-C is looked for while there is no room, or the disk is waited for.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Runs the verb.
-pub fn run(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
-    ended(append(asked, out), err)
+/// `beamport append`
+#[derive(Debug, Args)]
+#[command(
+    about = "Append messages in the form of `cat --json` to a stream; appends none if one is invalid",
+    after_help = "Examples:\n\
+                  \x20 beamport append devices messages.json --data beamport-data/amor\n\
+                  \x20 beamport cat devices --json | beamport append devices - --data /tmp/copy"
+)]
+pub struct Append {
+    /// Name of the stream, created if missing
+    pub stream: String,
+    /// JSON file, an array of messages or one message after another; `-` for stdin
+    pub file: PathBuf,
+    /// Data folder.
+    #[command(flatten)]
+    pub data: DataFolder,
+    /// Output format.
+    #[command(flatten)]
+    pub form: Form,
 }
 
-fn append(asked: &Verb, out: &mut dyn Write) -> Answer {
+impl Verb for Append {
+    fn run(&self, _: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
+        ended(append(self, out), err)
+    }
+}
+
+fn append(asked: &Append, out: &mut dyn Write) -> Answer {
     let data = Data::on_disk(asked.data.resolve()?);
     let is_for_it = |message: &Given| match &message.stream {
         Some(stream) if *stream != asked.stream => Err(format!("it is for stream `{}`", shortened(stream))),

@@ -1,18 +1,56 @@
 //! `beamport begin` and `beamport end`: asks the mover that runs the instrument; it alone changes runs.
 
 use super::figures::{instant, span};
-use super::{Answer, ended, json_line, nanoseconds, open};
-use crate::cli::{Begin, End};
+use super::{Answer, Verb, ended, json_line, nanoseconds, open};
+use crate::arguments::{DataFolder, Form, values};
+use crate::edges::Registry;
 use crate::mover;
+use clap::Args;
 use serde_json::{Value, json};
-use settings::When;
+use settings::{When, units};
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::time::Duration;
 
-/// Runs `begin`.
-pub fn begin(asked: &Begin, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
-    let answer = begun(asked, out);
-    ended(answer, err)
+/// `beamport begin`
+#[derive(Debug, Args)]
+#[command(
+    about = "Begin a run",
+    after_help = "Examples:\n\
+                  \x20 beamport begin\n\
+                  \x20 beamport begin nickel-2 --metadata '{\"title\": \"Ni on glass\"}' --duration '10 min'"
+)]
+pub struct Begin {
+    /// Name of the run [default: the next number]
+    #[arg(value_parser = values::run_name)]
+    pub run: Option<String>,
+    /// Metadata of the run for its file, as a JSON object
+    #[arg(long, value_name = "JSON", value_parser = values::json_object)]
+    pub metadata: Option<serde_json::Map<String, serde_json::Value>>,
+    /// Start of the run: `now`, a time, or `-10 s` for 10 s ago
+    #[arg(long, value_name = "TIME", default_value = "now", value_parser = units::when, allow_hyphen_values = true)]
+    pub start: When,
+    /// Length of the run [default: until `beamport end`]
+    #[arg(long, value_name = "DURATION", value_parser = values::length)]
+    pub duration: Option<Duration>,
+    /// Include messages whose time is exactly the end of the run
+    #[arg(long, requires = "duration")]
+    pub inclusive: bool,
+    /// New number of slots of a worker; once for each worker
+    #[arg(long, value_name = "NAME=NUMBER", value_parser = values::slots)]
+    pub slots: Vec<(String, u32)>,
+    /// Data folder.
+    #[command(flatten)]
+    pub data: DataFolder,
+    /// Output format.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+impl Verb for Begin {
+    fn run(&self, _: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
+        ended(begun(self, out), err)
+    }
 }
 
 fn begun(asked: &Begin, out: &mut dyn Write) -> Answer {
@@ -35,10 +73,34 @@ fn begun(asked: &Begin, out: &mut dyn Write) -> Answer {
     told(&mover::ask(&data.folder, &request)?, asked.form.json, out)
 }
 
-/// Runs `end`.
-pub fn end(asked: &End, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
-    let answer = finished(asked, out);
-    ended(answer, err)
+/// `beamport end`
+#[derive(Debug, Args)]
+#[command(
+    about = "End a run",
+    after_help = "Examples:\n  beamport end\n  beamport end nickel-2 --stop 2026-03-01T12:00:00Z"
+)]
+pub struct End {
+    /// Name of the run [default: the only open one]
+    #[arg(value_parser = values::run_name)]
+    pub run: Option<String>,
+    /// End of the run: `now`, a time, or `-10 s` for 10 s ago
+    #[arg(long, value_name = "TIME", default_value = "now", value_parser = units::when, allow_hyphen_values = true)]
+    pub stop: When,
+    /// Include messages whose time is exactly `--stop`
+    #[arg(long)]
+    pub inclusive: bool,
+    /// Data folder.
+    #[command(flatten)]
+    pub data: DataFolder,
+    /// Output format.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+impl Verb for End {
+    fn run(&self, _: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
+        ended(finished(self, out), err)
+    }
 }
 
 fn finished(asked: &End, out: &mut dyn Write) -> Answer {

@@ -1,22 +1,43 @@
 //! `beamport boards`: simulated boards send what the UDP sources of an instrument file expect.
 
-use super::{Answer, Asked, ended, json_line};
-use crate::cli::Boards;
+use super::{Answer, Asked, Verb, ended, json_line};
+use crate::arguments::values;
 use crate::edges::Registry;
 use crate::file::{self, Instrument};
 use crate::peer;
+use clap::Args;
 use flow::Data;
 use std::any::Any;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
-/// Runs the verb.
-pub fn run(asked: &Boards, registry: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
-    match file::read(&asked.file, registry, &file::unasked) {
-        Ok(instrument) => ended(send(asked, &instrument, out), err),
-        Err(mistakes) => {
-            mistakes.iter().try_for_each(|mistake| writeln!(err, "{mistake}"))?;
-            Ok(ExitCode::from(2))
+/// `beamport boards`
+#[derive(Debug, Args)]
+#[command(
+    about = "Send what the boards of an instrument's UDP sources would send; prints what they did as JSON",
+    after_help = "Examples:\n  beamport boards greta.toml --duration '10 s'"
+)]
+pub struct Boards {
+    /// Instrument file; its sources with a table `boards` are simulated
+    pub file: PathBuf,
+    /// How long they send [default: their key `duration`, else until Ctrl-C]
+    #[arg(long, value_parser = values::length)]
+    pub duration: Option<Duration>,
+    /// The process that started it: it dies with it
+    #[arg(long, hide = true)]
+    pub parent: Option<u32>,
+}
+
+impl Verb for Boards {
+    fn run(&self, registry: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
+        match file::read(&self.file, registry, &file::unasked) {
+            Ok(instrument) => ended(send(self, &instrument, out), err),
+            Err(mistakes) => {
+                mistakes.iter().try_for_each(|mistake| writeln!(err, "{mistake}"))?;
+                Ok(ExitCode::from(2))
+            }
         }
     }
 }

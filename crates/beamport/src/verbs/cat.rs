@@ -5,12 +5,14 @@
 //! reported on stderr. So are those that do not verify: the rest is printed, and the exit status is 1.
 
 use super::figures::instant;
-use super::{Answer, Asked, ended, nanoseconds, open};
-use crate::cli::Cat;
+use super::{Answer, Asked, Verb, ended, nanoseconds, open};
+use crate::arguments::{self, DataFolder};
+use crate::edges::Registry;
 use crate::peer::is_gone;
+use clap::Args;
 use flow::{Fault, stream_fault};
 use serde_json::{Value, json};
-use settings::shortened;
+use settings::{When, shortened, units};
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsFd as _;
 use std::process::ExitCode;
@@ -28,17 +30,63 @@ const CONTENT_CHARS: usize = 160;
 /// Values of a list shown in a line.
 const LIST_VALUES: usize = 4;
 
-/// Runs the verb.
-pub fn run(asked: &Cat, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
-    if super::cat_file::is_meant(asked) {
-        return ended(super::cat_file::print(asked, out), err);
+/// `beamport cat`
+#[derive(Debug, Args)]
+#[command(
+    about = "Print messages of a stream, or rows of a NeXus file, by time",
+    after_help = "Examples:\n\
+                  \x20 beamport cat detector --from '-10 s'\n\
+                  \x20 beamport cat devices --follow --json\n\
+                  \x20 beamport cat first.nxs --path /entry/sample --from 2026-03-01T12:00:00Z --to 2026-03-01T12:00:10Z"
+)]
+pub struct Cat {
+    /// Name of a stream, or path of a file; with `--data` always a stream
+    #[arg(value_name = "STREAM|FILE")]
+    pub stream: String,
+    /// Wait for new messages and print them
+    #[arg(long)]
+    pub follow: bool,
+    /// First source time: a time, or `-10 s` for 10 s ago
+    #[arg(long, value_name = "TIME", value_parser = units::when, allow_hyphen_values = true)]
+    pub from: Option<When>,
+    /// End of the source times (exclusive)
+    #[arg(long, value_name = "TIME", value_parser = units::when, allow_hyphen_values = true)]
+    pub to: Option<When>,
+    /// Print at most this many messages or rows
+    #[arg(long, value_name = "NUMBER")]
+    pub count: Option<u64>,
+    /// For a file: only this group and its members; once for each group
+    #[arg(long = "path", value_name = "GROUP")]
+    pub paths: Vec<String>,
+    /// For a file: print each event, not only the number of events of each pulse
+    #[arg(long)]
+    pub events: bool,
+    /// Also print messages that a power cut could still remove
+    #[arg(long)]
+    pub early: bool,
+    /// With `--json`: print all values of arrays, not only the first 8 of long ones
+    #[arg(long, requires = "json")]
+    pub arrays: bool,
+    /// Data folder.
+    #[command(flatten)]
+    pub data: DataFolder,
+    /// Output format.
+    #[command(flatten)]
+    pub form: arguments::Form,
+}
+
+impl Verb for Cat {
+    fn run(&self, _: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
+        if super::cat_file::is_meant(self) {
+            return ended(super::cat_file::print(self, out), err);
+        }
+        let mut out = BufWriter::with_capacity(1 << 16, out);
+        let answer = print(self, &mut out, err);
+        // Flushed before the fault is printed, so that messages before it appear before it.
+        let flushed = out.flush();
+        let status = ended(answer, err)?;
+        flushed.map(|()| status)
     }
-    let mut out = BufWriter::with_capacity(1 << 16, out);
-    let answer = print(asked, &mut out, err);
-    // Flushed before the fault is printed, so that messages before it appear before it.
-    let flushed = out.flush();
-    let status = ended(answer, err)?;
-    flushed.map(|()| status)
 }
 
 fn print(asked: &Cat, out: &mut dyn Write, err: &mut dyn Write) -> Answer {

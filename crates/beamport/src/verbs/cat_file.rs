@@ -3,8 +3,8 @@
 //! The child prints to our own stdout and reports its faults on our stderr. A damaged file that crashes or hangs
 //! libhdf5 does so in the child: here it is a fault.
 
+use super::cat::Cat;
 use super::{Answer, nanoseconds};
-use crate::cli::Cat;
 use crate::mover::program;
 use flow::Fault;
 use std::io::Write;

@@ -4,31 +4,55 @@
 //! runs code. A note is not a mistake: it reports the effect of a setting that may not be meant.
 
 use super::figures::bytes;
-use super::forecast;
-use crate::cli;
-use crate::edges::{Registry, TemplateCheck};
+use super::{Verb, forecast};
+use crate::arguments::Form;
+use crate::edges::Registry;
 use crate::file::{Instrument, Mistake, SinkSection, WorkerSection, read};
 use crate::limits::CHECK_CODE_PATIENCE;
 use crate::mover;
 use crate::{retention, room};
+use clap::Args;
 use flow::Passes;
 use serde_json::json;
-use settings::Severity;
-use settings::shortened;
-use std::io::Write;
-use std::path::Path;
+use settings::{Severity, shortened};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Runs `check`: what is good goes to `out`, mistakes go to `err` (with `--json` all to `out`). Exit status 0, or 2 with
-/// mistakes; that this machine has too little shared memory or disk for the file is one.
-pub fn run(
-    asked: &cli::Check,
-    registry: &Registry,
-    template_check: &TemplateCheck<'_>,
-    out: &mut dyn Write,
-    err: &mut dyn Write,
-) -> std::io::Result<ExitCode> {
-    let result = read(&asked.file, registry, template_check);
+/// `beamport check`
+#[derive(Debug, Args)]
+#[command(
+    about = "Report all mistakes (status 2) and warnings (status 0) of an instrument file",
+    after_help = "Examples:\n  beamport check amor.toml\n  beamport check amor.toml --show"
+)]
+pub struct Check {
+    /// The instrument file
+    pub file: PathBuf,
+    /// Print the resolved file, each value with the line that sets it
+    #[arg(long)]
+    pub show: bool,
+    /// Print what a source reads in recorded datagrams: a capture (pcap, pcapng), or a text with hexadecimal digits, a
+    /// datagram in each line
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["show", "json"])]
+    pub datagram: Option<PathBuf>,
+    /// Source that reads the datagrams [default: all that can]
+    #[arg(long, value_name = "NAME", requires = "datagram")]
+    pub source: Option<String>,
+    /// Output format.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+impl Verb for Check {
+    fn run(&self, registry: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
+        check(self, registry, out, err)
+    }
+}
+
+/// Checks a file: prints its resolved values or counts to `out` and mistakes to `err` (with `--json` all to `out`). Exit
+/// status 0, or 2 with mistakes; too little shared memory or disk on this machine is one.
+fn check(asked: &Check, registry: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
+    let result = read(&asked.file, registry, &mover::template_check);
     let result = result.and_then(|instrument| {
         let lacking: Vec<Mistake> =
             [room::lacking(&instrument), retention::beyond_disk(&instrument)].into_iter().flatten().collect();

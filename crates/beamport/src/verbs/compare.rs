@@ -1,17 +1,41 @@
 //! `beamport compare`: what a worker and its shadow made of the same messages.
 
 use super::figures::thousands;
-use super::{Answer, Asked, ended, json_line, open};
-use crate::cli::Compare;
+use super::{Answer, Asked, Verb, ended, json_line, open};
+use crate::arguments::{DataFolder, Form};
 use crate::compare::{Comparison, Difference, compare};
+use crate::edges::Registry;
+use clap::Args;
 use settings::shortened;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Runs the verb.
-pub fn run(asked: &Compare, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
-    let answer = compared(asked, out);
-    ended(answer, err)
+/// `beamport compare`
+#[derive(Debug, Args)]
+#[command(
+    about = "Compare the outputs of a worker and its shadow, by message (status 1 if they differ)",
+    after_help = "Examples:\n  beamport compare mean mean-new\n  beamport compare mean mean-new --last 10000 --json"
+)]
+pub struct Compare {
+    /// Name of the worker
+    pub old: String,
+    /// Name of its shadow, or of another worker with the same inputs
+    pub new: String,
+    /// Compare only the newest N messages of the first worker
+    #[arg(long, value_name = "NUMBER")]
+    pub last: Option<u64>,
+    /// Data folder.
+    #[command(flatten)]
+    pub data: DataFolder,
+    /// Output format.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+impl Verb for Compare {
+    fn run(&self, _: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
+        ended(compared(self, out), err)
+    }
 }
 
 fn compared(asked: &Compare, out: &mut dyn Write) -> Answer {

@@ -1,55 +1,91 @@
-//! `beamport configure`: changes a worker or a source that runs, by way of the mover; without a change it says how the
-//! worker is.
+//! `beamport configure`: changes a worker that runs, or asks a source, by way of the mover; without a change it says
+//! how the worker is.
 
-use super::{Answer, ended, json_line, open};
-use crate::cli::Configure;
+use super::{Answer, Verb, ended, json_line, open};
+use crate::arguments::{DataFolder, Form, values};
+use crate::edges::Registry;
 use crate::figures::thousands;
 use crate::mover;
+use clap::Args;
+use flow::Fault;
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
-use std::path::Path;
 use std::process::ExitCode;
 
-/// Runs the verb.
-pub fn run(asked: &Configure, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
-    let answer = changed(asked, out);
-    ended(answer, err)
+/// `beamport configure`
+#[derive(Debug, Args)]
+#[command(
+    about = "Show a running worker, change its parameters and slots, or ask a source to change",
+    after_help = "Examples:\n\
+                  \x20 beamport configure mean\n\
+                  \x20 beamport configure mean threshold=3 mode=fast\n\
+                  \x20 beamport configure mean --slots 4\n\
+                  \x20 beamport configure motors add=LAB:MOT:1.RBV remove='LAB:OLD:*'\n\
+                  \x20 beamport configure motors add='[\"LAB:MOT:1.RBV\", \"ca:LAB:SE:T1\"]'"
+)]
+pub struct Configure {
+    /// Name of the worker or of the source
+    pub stage: String,
+    /// Parameters to change, or to ask a source; a value is JSON, else text; `null` removes a parameter
+    #[arg(value_name = "NAME=VALUE", value_parser = values::parameter)]
+    pub parameters: Vec<(String, serde_json::Value)>,
+    /// New number of slots of a worker
+    #[arg(long, value_name = "NUMBER")]
+    pub slots: Option<u32>,
+    /// Data folder.
+    #[command(flatten)]
+    pub data: DataFolder,
+    /// Output format.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+impl Verb for Configure {
+    fn run(&self, _: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
+        ended(changed(self, out), err)
+    }
 }
 
 fn changed(asked: &Configure, out: &mut dyn Write) -> Answer {
+    let parameters = once(&asked.parameters)?;
     let data = open(&asked.data)?;
-    if !asked.add.is_empty() || !asked.remove.is_empty() {
-        return pvs(asked, &data.folder, out);
-    }
-    let parameters: Map<String, Value> = asked.parameters.iter().cloned().collect();
-    let mut request = json!({"command": "configure", "worker": asked.stage, "parameters": parameters});
+    let mut request = json!({"command": "configure", "stage": asked.stage, "parameters": parameters});
     if let Some(slots) = asked.slots {
         request["slots"] = slots.into();
     }
-    let answer = mover::ask(&data.folder, &request)?;
-    if asked.form.json {
-        json_line(out, &answer)?;
-    } else {
-        writeln!(out, "{}", text(&answer))?;
+    let mut answer = mover::ask(&data.folder, &request)?;
+    // A source answers in words of its kind.
+    let of_source = answer.get_mut("answer").map(Value::take);
+    match &of_source {
+        answered if asked.form.json => json_line(out, answered.as_ref().unwrap_or(&answer))?,
+        Some(answered) => writeln!(out, "source `{}`: {}", asked.stage, line(answered))?,
+        None => writeln!(out, "{}", text(&answer))?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Changes the PVs of a source.
-fn pvs(asked: &Configure, folder: &Path, out: &mut dyn Write) -> Answer {
-    // A table is a JSON object; a name is not.
-    let entry = |text: &String| serde_json::from_str(text).ok().filter(Value::is_object).unwrap_or(json!(text));
-    let add: Vec<Value> = asked.add.iter().map(entry).collect();
-    let request = json!({"command": "configure", "source": asked.stage, "add": add, "remove": asked.remove});
-    let answer = mover::ask(folder, &request)?["answer"].take();
-    if asked.form.json {
-        json_line(out, &answer)?;
-    } else {
-        let [pvs, added, removed] = ["pvs", "added", "removed"].map(|key| answer[key].as_u64().unwrap_or(0));
-        let figures = [pvs, added, removed].map(thousands);
-        writeln!(out, "source `{}` has {} PVs: {} added, {} removed", asked.stage, figures[0], figures[1], figures[2])?;
+/// The parameters by name: of two values for one, neither may be lost in silence.
+fn once(parameters: &[(String, Value)]) -> Result<Map<String, Value>, Fault> {
+    let mut named = Map::new();
+    for (name, value) in parameters {
+        if named.insert(name.clone(), value.clone()).is_some() {
+            return Err(Fault::new(format!("`{name}` is given twice"), "a parameter has one value")
+                .hint(format!("several are a list: `{name}='[\"A\", \"B\"]'`")));
+        }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(named)
+}
+
+/// The answer of a source, in one line.
+fn line(answer: &Value) -> String {
+    let word = |(name, value): (&String, &Value)| match value {
+        Value::String(value) => format!("{name} {value}"),
+        value => format!("{name} {}", value.as_u64().map_or_else(|| value.to_string(), thousands)),
+    };
+    match answer.as_object() {
+        Some(answer) => answer.iter().map(word).collect::<Vec<_>>().join(", "),
+        None => answer.to_string(),
+    }
 }
 
 /// How the worker is, in one line.
@@ -67,6 +103,20 @@ fn text(answer: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_parameter_is_given_once() {
+        let given = |names: [&str; 2]| once(&names.map(|name| (name.to_owned(), json!(1))));
+        assert_eq!(Value::Object(given(["a", "b"]).unwrap()), json!({"a": 1, "b": 1}));
+        assert_eq!(given(["a", "a"]).unwrap_err().what, "`a` is given twice");
+    }
+
+    #[test]
+    fn an_answer_of_a_source_is_told_in_a_line() {
+        let answer = json!({"added": 12_000, "state": "open", "share": 0.5, "names": ["a"]});
+        assert_eq!(line(&answer), "added 12,000, names [\"a\"], share 0.5, state open");
+        assert_eq!(line(&json!(null)), "null");
+    }
 
     #[test]
     fn a_worker_is_told_in_a_line() {

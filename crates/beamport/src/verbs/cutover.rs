@@ -1,17 +1,36 @@
 //! `beamport cutover`: switches a worker to the code of its shadow, through the mover.
 
-use super::{Answer, compare, ended, json_line, open};
-use crate::cli::Cutover;
+use super::{Answer, Verb, compare, ended, json_line, open};
+use crate::arguments::{DataFolder, Form};
 use crate::compare::Comparison;
+use crate::edges::Registry;
 use crate::mover;
+use clap::Args;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Runs the verb.
-pub fn run(asked: &Cutover, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
-    let answer = cut_over(asked, out);
-    ended(answer, err)
+/// `beamport cutover`
+#[derive(Debug, Args)]
+#[command(
+    about = "Switch a worker to its shadow's code; prints the first message affected",
+    after_help = "Examples:\n  beamport cutover mean-new"
+)]
+pub struct Cutover {
+    /// Name of the shadow
+    pub shadow: String,
+    /// Data folder.
+    #[command(flatten)]
+    pub data: DataFolder,
+    /// Output format.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+impl Verb for Cutover {
+    fn run(&self, _: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
+        ended(cut_over(self, out), err)
+    }
 }
 
 fn cut_over(asked: &Cutover, out: &mut dyn Write) -> Answer {

@@ -8,13 +8,14 @@ mod systemd;
 
 use super::figures::{bytes, span, thousands};
 use super::forecast::{self, Forecast};
-use super::{Answer, ended, json_line};
-use crate::cli::{DataFolder, Doctor};
+use super::{Answer, Verb, ended, json_line};
+use crate::arguments::{DataFolder, Form};
 use crate::edges::Registry;
 use crate::file::{self, Instrument, Mistake};
 use crate::limits::{self, INODES_NOTE, INODES_WRONG};
 use crate::mover;
 use crate::room;
+use clap::Args;
 use flow::status;
 use flow::{Data, Fault};
 use serde::Serialize;
@@ -68,10 +69,31 @@ impl Finding {
     }
 }
 
-/// Runs the verb.
-pub fn run(asked: &Doctor, registry: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
-    let answer = examine(asked, registry, out);
-    ended(answer, err)
+/// `beamport doctor`
+#[derive(Debug, Args)]
+#[command(
+    about = "Report problems of this machine that would affect an instrument",
+    after_help = "Examples:\n  beamport doctor\n  beamport doctor amor.toml"
+)]
+pub struct Doctor {
+    /// Instrument file to check against this machine
+    #[arg(conflicts_with = "data")]
+    pub file: Option<PathBuf>,
+    /// Data folder to check as well
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Remove live places of removed folders from shared memory: first bring back folders that were moved
+    #[arg(long)]
+    pub clean: bool,
+    /// Output format.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+impl Verb for Doctor {
+    fn run(&self, registry: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
+        ended(examine(self, registry, out), err)
+    }
 }
 
 fn examine(asked: &Doctor, registry: &Registry, out: &mut dyn Write) -> Answer {

@@ -5,10 +5,11 @@
 
 use super::figures::{bytes, thousands};
 use super::write::check_output;
-use super::{Answer, ended, json_line, members, open};
-use crate::cli::Export as Verb;
+use super::{Answer, Verb, ended, json_line, members, open};
+use crate::arguments::{DataFolder, Form, values};
 use crate::edges::Registry;
 use crate::limits::{EXPORT_BYTES, EXPORT_MESSAGES};
+use clap::Args;
 use flow::edge::ExportKind;
 use flow::records::Run;
 use flow::status::members::{Places, places};
@@ -16,15 +17,40 @@ use flow::{Data, Fault, stream_fault};
 use serde_json::json;
 use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Runs the verb.
-pub fn run(asked: &Verb, registry: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
-    ended(export(asked, registry, out, err), err)
+/// `beamport export`
+#[derive(Debug, Args)]
+#[command(
+    about = "Write a stream of a sealed run to a file of GRETA (`.geb`) or HADES (`.hld`)",
+    after_help = "Examples:\n  beamport export first --stream d001 --output d001.geb"
+)]
+pub struct Export {
+    /// Name of the run
+    #[arg(value_parser = values::run_name)]
+    pub run: String,
+    /// Stream with messages of framing `geb` or `hadaq`
+    #[arg(long, value_name = "NAME")]
+    pub stream: String,
+    /// The file, which must not exist: `NAME.geb` or `NAME.hld`
+    #[arg(long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Data folder.
+    #[command(flatten)]
+    pub data: DataFolder,
+    /// Output format.
+    #[command(flatten)]
+    pub form: Form,
 }
 
-fn export(asked: &Verb, registry: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
+impl Verb for Export {
+    fn run(&self, registry: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
+        ended(export(self, registry, out, err), err)
+    }
+}
+
+fn export(asked: &Export, registry: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     let data = open(&asked.data)?;
     super::warn_of_damage(&data, err)?;
     let file = &asked.output;

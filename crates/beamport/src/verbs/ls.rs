@@ -2,10 +2,12 @@
 
 use super::figures::{absent, bytes, cut, known, moment, percent, span, thousands};
 use super::table::Table;
-use super::{Answer, ended, json_line, open};
-use crate::cli::Ls;
+use super::{Answer, Verb, ended, json_line, open};
+use crate::arguments::{DataFolder, Form};
+use crate::edges::Registry;
 use crate::limits::RUNS_SHOWN;
 use crate::report::{Report, StageReport, all_written, clock_line, dead_time_lines, missing_lines};
+use clap::Args;
 use flow::Fault;
 use flow::ledger::{Row, total};
 use flow::status::{Status, StreamStatus, Watch};
@@ -18,14 +20,43 @@ use wire::bprn::State;
 /// Parents of a view that are named, so that a line stays a line; `--json` has them all.
 const PARENTS_NAMED: usize = 8;
 
-/// Runs the verb.
-pub fn run(asked: &Ls, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
-    let answer = match &asked.run {
-        Some(run) => report(asked, run, out, err),
-        None if asked.pins => super::pins::list(asked, out, err),
-        None => list(asked, out, err),
-    };
-    ended(answer, err)
+/// `beamport ls`
+#[derive(Debug, Args)]
+#[command(
+    about = "List streams and runs, or print the report of a run",
+    after_help = "Examples:\n\
+                  \x20 beamport ls\n\
+                  \x20 beamport ls night\n\
+                  \x20 beamport ls --pins\n\
+                  \x20 beamport ls --data beamport-data/amor --json"
+)]
+pub struct Ls {
+    /// Print the report of this sealed run instead, as `up` does at its end
+    #[arg(conflicts_with = "pins")]
+    pub run: Option<String>,
+    /// List readers instead: the position of each, and the data it keeps
+    #[arg(long)]
+    pub pins: bool,
+    /// List all runs, and not only the newest 50 and those that are not done
+    #[arg(long, conflicts_with_all = ["run", "pins"])]
+    pub all: bool,
+    /// Data folder.
+    #[command(flatten)]
+    pub data: DataFolder,
+    /// Output format.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+impl Verb for Ls {
+    fn run(&self, _: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
+        let answer = match &self.run {
+            Some(run) => report(self, run, out, err),
+            None if self.pins => super::pins::list(self, out, err),
+            None => list(self, out, err),
+        };
+        ended(answer, err)
+    }
 }
 
 /// The report of a sealed run. Stages know no runs: the list has their accounts.

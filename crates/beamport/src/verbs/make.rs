@@ -9,17 +9,20 @@ use super::append::fill;
 use super::given::{self, Given};
 use super::through::Workspace;
 use super::write::{self, FLUSH};
-use super::{Answer, Asked, ended, members, nanoseconds};
-use crate::cli::Make as Verb;
+use super::{Answer, Asked, Verb, ended, members, nanoseconds};
+use crate::arguments::{Form, values};
+use crate::edges::Registry;
 use crate::file::{Severity, checked_template};
 use crate::mover::template_check;
-use flow::job::{Elsewhere, Work, Writer};
+use clap::Args;
+use flow::job::{Elsewhere, Layout, Work, Writer};
 use flow::records::Stop;
 use flow::{Appender, Data, Fault, RunKeeper, StreamView, WriterJob};
 use serde_json::Value;
-use settings::When;
+use settings::{When, units};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use store::Options;
@@ -33,13 +36,46 @@ const LIVE_BYTES: u64 = 1 << 20;
 /// What a message takes beside its bytes: an entry of the index, and what is left free at the end of a segment.
 const BESIDE_BYTES: u64 = 128;
 
-/// Runs the verb.
-pub fn run(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
-    let answer = make(asked, out, err);
-    ended(answer, err)
+/// `beamport make`
+#[derive(Debug, Args)]
+#[command(
+    about = "Make a NeXus file from a template and messages, without an instrument",
+    after_help = "Examples:\n\
+                  \x20 beamport make first.nexus.json messages.json --output first.nxs\n\
+                  \x20 beamport make nexus_structure.json messages.json --output ess.nxs --layout ess --start 2026-03-01T12:00:00Z"
+)]
+pub struct Make {
+    /// Template: structure of the file
+    pub template: PathBuf,
+    /// Messages in the form of `beamport append`, each with its `stream`; `-` for stdin
+    pub data: PathBuf,
+    /// The file to write; must not exist
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Names and types of datasets: nexus, or ess as the ESS file writer makes them
+    #[arg(long, value_name = "LAYOUT", default_value = "nexus", value_parser = values::layout)]
+    pub layout: Layout,
+    /// Start of the run [default: at the first message]
+    #[arg(long, value_name = "TIME", value_parser = units::when, allow_hyphen_values = true)]
+    pub start: Option<When>,
+    /// End of the run (exclusive) [default: after the last message]
+    #[arg(long, value_name = "TIME", value_parser = units::when, allow_hyphen_values = true)]
+    pub stop: Option<When>,
+    /// Include messages whose time is exactly `--stop`
+    #[arg(long, requires = "stop")]
+    pub inclusive: bool,
+    /// Output format.
+    #[command(flatten)]
+    pub form: Form,
 }
 
-fn make(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
+impl Verb for Make {
+    fn run(&self, _: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
+        ended(make(self, out, err), err)
+    }
+}
+
+fn make(asked: &Make, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     let place = Workspace::beside()?;
     let data = &place.data;
     let now = data.media.now();
@@ -94,7 +130,7 @@ fn make(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
 }
 
 /// The names of the streams that the template reads; each of its mistakes goes to `err`.
-fn named_streams(asked: &Verb, writer: &Writer, err: &mut dyn Write) -> Result<Vec<String>, Fault> {
+fn named_streams(asked: &Make, writer: &Writer, err: &mut dyn Write) -> Result<Vec<String>, Fault> {
     let answer = checked_template(&asked.template, writer, &template_check)
         .map_err(|cause| Fault::new(format!("cannot read template `{}`", asked.template.display()), cause))?;
     let wrong = || answer.mistakes.iter().filter(|mistake| mistake.level == Severity::Error);
@@ -115,7 +151,7 @@ fn is_aside(account: &Value) -> bool {
 }
 
 /// Start and stop of the run: as asked for, else from the first message to behind the last.
-fn interval(asked: &Verb, messages: &[Given], now: i64) -> Result<(i64, Stop), Fault> {
+fn interval(asked: &Make, messages: &[Given], now: i64) -> Result<(i64, Stop), Fault> {
     let given = |when: Option<When>| when.map(|when| nanoseconds(when, now));
     let times = || messages.iter().map(|message| message.time);
     let (start, stop) = (given(asked.start), given(asked.stop));

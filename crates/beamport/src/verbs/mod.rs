@@ -1,8 +1,9 @@
 //! The verbs that look at a data folder, change its runs, or make something from them.
 //!
-//! Each `run` gets the parsed arguments, prints data to `out` and all else to `err`, and returns the exit status: 0
-//! done; 1 loss, damage or a difference was found; 2 a fault; 3 the instrument still carries out the request. Nothing
-//! here keeps a figure of its own: all are derived from streams and commits.
+//! A verb is one file, with its arguments and its [`Verb`], and one line in `cli.rs`. It prints data to `out` and all
+//! else to `err`, and returns the exit status: 0 done; 1 loss, damage or a difference was found; 2 a fault; 3 the
+//! instrument still carries out the request. Nothing here keeps a figure of its own: all are derived from streams and
+//! commits.
 
 pub mod append;
 pub mod begin_end;
@@ -14,6 +15,7 @@ pub mod compare;
 pub mod configure;
 pub mod cutover;
 pub mod doctor;
+pub mod ess;
 pub mod export;
 pub(crate) mod forecast;
 mod given;
@@ -23,6 +25,7 @@ pub mod members;
 pub mod pins;
 pub mod put;
 pub mod replay;
+pub mod slot;
 pub mod table;
 mod through;
 pub mod top;
@@ -31,14 +34,62 @@ mod verify_file;
 pub mod web;
 pub mod write;
 
-use crate::cli::DataFolder;
-use crate::figures;
+use crate::arguments::DataFolder;
+use crate::edges::Registry;
+use crate::{figures, log};
 use flow::{Data, Fault, Interruption, Passes};
 use settings::When;
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tracing::level_filters::LevelFilter;
+
+/// A verb with its arguments, which prints its answer.
+pub trait Verb {
+    /// Runs the verb: data go to `out`, all other text to `err`.
+    fn run(&self, registry: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode>;
+}
+
+/// A verb as the process that runs it. A verb whose threads print too implements this trait and not [`Verb`], so that no
+/// thread waits for a lock of stdout; so does one that sets its log by its options.
+pub trait Process {
+    /// Begins the log and runs the verb, to its exit status.
+    fn execute(&self, registry: &Registry) -> ExitCode;
+}
+
+impl<V: Verb> Process for V {
+    fn execute(&self, registry: &Registry) -> ExitCode {
+        log::begin(LevelFilter::WARN, None);
+        // No lock on stderr: a stage that warns while the verb works would wait for it for ever.
+        let (mut out, mut err) = (io::stdout().lock(), io::stderr());
+        let result = self.run(registry, &mut out, &mut err);
+        printed(result.and_then(|status| out.flush().map(|()| status)))
+    }
+}
+
+/// The exit status of a verb; a fault is printed.
+pub(crate) fn exit_status(answer: Result<ExitCode, Fault>) -> ExitCode {
+    answer.unwrap_or_else(|fault| {
+        log::print_warning(fault);
+        ExitCode::from(2)
+    })
+}
+
+/// The exit status of a verb that printed its answer, or could not.
+pub(crate) fn printed(answer: io::Result<ExitCode>) -> ExitCode {
+    match answer {
+        Ok(status) => status,
+        // The reader of the answer has closed the pipe (`beamport ls | head`).
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => exit_status(Err(unprinted(&error).hint("check where stdout goes"))),
+    }
+}
+
+/// An answer that cannot be printed.
+pub(crate) fn unprinted(error: &io::Error) -> Fault {
+    Fault::new("cannot print the answer", error)
+}
 
 /// The result of a verb.
 pub(crate) type Answer = Result<ExitCode, Interruption>;

@@ -5,9 +5,12 @@
 //! process numbers differ; `forget` does not ask it either, so look before.
 
 use super::figures::{bytes, span, thousands};
+use super::ls::Ls;
 use super::table::Table;
-use super::{Answer, ended, json_line, open};
-use crate::cli::{Forget, Ls};
+use super::{Answer, Verb, ended, json_line, open};
+use crate::arguments::{DataFolder, Form};
+use crate::edges::Registry;
+use clap::Args;
 use flow::{Data, Fault, stream_fault};
 use serde::Serialize;
 use std::io::{self, Write};
@@ -171,10 +174,29 @@ fn text(pins: &[Pin], folder: &str) -> String {
     text
 }
 
-/// Runs `forget`.
-pub fn forget(asked: &Forget, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
-    let answer = delete_position(asked, out);
-    ended(answer, err)
+/// `beamport forget`
+#[derive(Debug, Args)]
+#[command(
+    about = "Delete a reader's saved position, so that sources stop waiting for it",
+    after_help = "Examples:\n  beamport forget detector analysis"
+)]
+pub struct Forget {
+    /// Name of the stream
+    pub stream: String,
+    /// Name of the reader, as `beamport ls --pins` prints it
+    pub reader: String,
+    /// Data folder.
+    #[command(flatten)]
+    pub data: DataFolder,
+    /// Output format.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+impl Verb for Forget {
+    fn run(&self, _: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
+        ended(delete_position(self, out), err)
+    }
 }
 
 fn delete_position(asked: &Forget, out: &mut dyn Write) -> Answer {

@@ -1,24 +1,80 @@
 //! `beamport get` and `beamport put`: read a PV, and write one. The mover of a running instrument does so, and records
 //! what is written; where none runs and no data folder is named, this process does.
 
-use super::{Answer, ended, json_line, open};
-use crate::cli::{DataFolder, Get, Put};
+use super::{Answer, Verb, ended, json_line, open};
+use crate::arguments::{DataFolder, Form, values};
 use crate::edges::Registry;
 use crate::mover;
+use clap::Args;
 use flow::Fault;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Reads a PV.
-pub fn get(asked: &Get, registry: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
-    ended(shown(asked, registry, out), err)
+/// `beamport get`
+#[derive(Debug, Args)]
+#[command(
+    about = "Read an EPICS PV, through the running instrument or without one",
+    after_help = "Examples:\n  beamport get LAB:SE:T1\n  beamport get ca:LAB:MOT:1.RBV --json"
+)]
+pub struct Get {
+    /// Name of the PV; a prefix `pva:` or `ca:` chooses the protocol, otherwise that of the source that lists it
+    pub pv: String,
+    /// How long to wait for the value
+    #[arg(long, value_name = "DURATION", default_value = "5 s", value_parser = values::length)]
+    pub timeout: Duration,
+    /// Data folder.
+    #[command(flatten)]
+    pub data: DataFolder,
+    /// Output format.
+    #[command(flatten)]
+    pub form: Form,
 }
 
-/// Writes a PV.
-pub fn put(asked: &Put, registry: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
-    ended(written(asked, registry, out), err)
+impl Verb for Get {
+    fn run(&self, registry: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
+        ended(shown(self, registry, out), err)
+    }
+}
+
+/// `beamport put`
+#[derive(Debug, Args)]
+#[command(
+    about = "Write a value to an EPICS PV, through the running instrument, which records it, or without one",
+    after_help = "Examples:\n\
+                  \x20 beamport put LAB:SE:T1:SETPOINT 4.2\n\
+                  \x20 beamport put ca:LAB:SHUTTER open\n\
+                  \x20 beamport put LAB:MOT:1.VAL -5 --timeout '2 min'\n\
+                  \x20 beamport put LAB:CURVE '[1, 2, 3.5]'"
+)]
+pub struct Put {
+    /// Name of the PV; a prefix `pva:` or `ca:` chooses the protocol, otherwise that of the source that lists it
+    pub pv: String,
+    /// The value, read as the type of the PV asks; name or index of a choice; a list is JSON
+    #[arg(allow_hyphen_values = true)]
+    pub value: String,
+    /// How long to wait until the record has processed; that of a motor takes as long as its motion
+    #[arg(long, value_name = "DURATION", default_value = "5 s", value_parser = values::length)]
+    pub timeout: Duration,
+    /// Do not wait until the record has processed
+    #[arg(long)]
+    pub no_wait: bool,
+    /// Print the value that the PV has then
+    #[arg(long)]
+    pub read: bool,
+    /// Data folder.
+    #[command(flatten)]
+    pub data: DataFolder,
+    /// Output format.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+impl Verb for Put {
+    fn run(&self, registry: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
+        ended(written(self, registry, out), err)
+    }
 }
 
 /// Has the running instrument carry out a command of an edge, or this process.

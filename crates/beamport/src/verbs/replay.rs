@@ -9,13 +9,15 @@ use super::figures::{bytes, span, thousands};
 use super::members::{self, Members};
 use super::table::Table;
 use super::verify::Progress;
-use super::{Answer, Asked, ended, json_line, open, through};
-use crate::cli::Replay as Verb;
-use crate::edges::{Registry, Replay, Speed};
+use super::{Answer, Asked, Verb, ended, json_line, open, through};
+use crate::arguments::{DataFolder, Form, values};
+use crate::edges::{self, Registry, Speed};
+use clap::Args;
 use flow::records::Run;
 use flow::{Data, Fault, Intake, IntakeOptions, RunKeeper, Source, Step, StreamView};
 use serde::Serialize;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use store::{Clock, Level, Options};
@@ -43,13 +45,55 @@ struct Row {
     same: bool,
 }
 
-/// Runs the verb.
-pub fn run(asked: &Verb, registry: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
-    let answer = replay(asked, registry, out, err);
-    ended(answer, err)
+/// `beamport replay`
+#[derive(Debug, Args)]
+#[command(
+    about = "Replay the streams of a run into another data folder, or one stream through code",
+    after_help = "Examples:\n\
+                  \x20 beamport replay nickel-2 --into /tmp/again --speed max\n\
+                  \x20 beamport replay nickel-2 --through mine.py:mean --speed max scale=2\n\
+                  \x20 beamport replay nickel-2 --through mean --file amor.toml --into /tmp/means"
+)]
+pub struct Replay {
+    /// Name of the run
+    #[arg(value_parser = values::run_name)]
+    pub run: String,
+    /// Data folder for the streams, which it must not hold yet; with `--through` it keeps the output
+    #[arg(long, value_name = "DIR", required_unless_present = "through")]
+    pub into: Option<PathBuf>,
+    /// Code to run: FILE.py:NAME, PACKAGE.MODULE:NAME, a ready-made worker, or a worker of `--file`
+    #[arg(long, value_name = "CODE")]
+    pub through: Option<String>,
+    /// Input of the code [default: the worker's input, or the only stream]
+    #[arg(long, value_name = "STREAM", requires = "through")]
+    pub input: Option<String>,
+    /// Instrument file with the worker that `--through` names
+    #[arg(long, value_name = "FILE", requires = "through")]
+    pub file: Option<PathBuf>,
+    /// Number of slots [default: that of the instrument file, or 1]
+    #[arg(long, value_name = "NUMBER", requires = "through")]
+    pub slots: Option<u32>,
+    /// Parameters of the code; a value is JSON, else text
+    #[arg(value_name = "NAME=VALUE", value_parser = values::parameter, requires = "through")]
+    pub parameters: Vec<(String, serde_json::Value)>,
+    /// Speed: 1x as recorded, 10x ten times faster, max as fast as possible
+    #[arg(long, value_name = "SPEED", default_value = "1x")]
+    pub speed: Speed,
+    /// Data folder.
+    #[command(flatten)]
+    pub data: DataFolder,
+    /// Output format.
+    #[command(flatten)]
+    pub form: Form,
 }
 
-fn replay(asked: &Verb, registry: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
+impl Verb for Replay {
+    fn run(&self, registry: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
+        ended(replay(self, registry, out, err), err)
+    }
+}
+
+fn replay(asked: &Replay, registry: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     let from = open(&asked.data)?;
     let Some(folder) = asked.into.as_ref().filter(|_| asked.through.is_none()) else {
         return through::run(asked, registry, &from, out, err);
@@ -119,12 +163,12 @@ fn options(from: &Data, into: &Data, members: &Members) -> Result<IntakeOptions,
 
 /// A recorded stream as a source.
 pub(super) fn source(from: &Data, run: &str, stream: &str, speed: Speed) -> Box<dyn Source> {
-    Box::new(Replay::new(from.folder.clone(), run.to_owned(), stream.to_owned(), speed))
+    Box::new(edges::Replay::new(from.folder.clone(), run.to_owned(), stream.to_owned(), speed))
 }
 
 /// Plays all streams side by side until each has ended and is marked, then records the run and seals it.
 fn play(
-    asked: &Verb,
+    asked: &Replay,
     (from, into): (&Data, &Data),
     run: &Run,
     all: &[Members],

@@ -7,10 +7,10 @@
 
 use super::figures::{bytes, span, thousands};
 use super::members::{self, Members};
+use super::replay::Replay;
 use super::table::Table;
 use super::verify::Progress;
 use super::{Answer, Asked, json_line};
-use crate::cli::Replay as Verb;
 use crate::edges::Registry;
 use crate::file::{self, Order, WorkerSection, nearest};
 use crate::mover::{self, Declared, Passing};
@@ -65,7 +65,7 @@ impl Workspace {
         Ok(Self { data: Data::on_disk(folder), remove: None, _lock: Some(lock) })
     }
 
-    fn new(asked: &Verb, stage: &str, input: &str) -> Result<Self, Fault> {
+    fn new(asked: &Replay, stage: &str, input: &str) -> Result<Self, Fault> {
         let Some(into) = &asked.into else { return Self::beside() };
         let data = Data::on_disk(into);
         let what = format!("cannot keep the output in {}", into.display());
@@ -133,7 +133,13 @@ struct Report<'a> {
 }
 
 /// Does it.
-pub(super) fn run(asked: &Verb, registry: &Registry, from: &Data, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
+pub(super) fn run(
+    asked: &Replay,
+    registry: &Registry,
+    from: &Data,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> Answer {
     let run = members::sealed(from, &asked.run, "replay")?;
     let known = known(asked, registry)?;
     let input = input_of(asked, &run, known.as_ref())?;
@@ -185,7 +191,7 @@ pub(super) fn run(asked: &Verb, registry: &Registry, from: &Data, out: &mut dyn 
 }
 
 /// The worker of the instrument file that is named, if one is.
-fn known(asked: &Verb, registry: &Registry) -> Result<Option<WorkerSection>, Fault> {
+fn known(asked: &Replay, registry: &Registry) -> Result<Option<WorkerSection>, Fault> {
     let Some(path) = &asked.file else { return Ok(None) };
     let instrument = file::read(path, registry, &file::unasked).map_err(|mistakes| fault_of(&mistakes))?;
     let name = asked.through.as_deref().unwrap_or_default();
@@ -209,7 +215,7 @@ fn fault_of(mistakes: &[file::Mistake]) -> Fault {
 }
 
 /// The stream that is meant.
-fn input_of(asked: &Verb, run: &Run, known: Option<&WorkerSection>) -> Result<String, Fault> {
+fn input_of(asked: &Replay, run: &Run, known: Option<&WorkerSection>) -> Result<String, Fault> {
     let streams = members::streams(run);
     let what =
         || format!("cannot replay run `{}` through `{}`", run.name, asked.through.as_deref().unwrap_or_default());
@@ -233,7 +239,7 @@ fn input_of(asked: &Verb, run: &Run, known: Option<&WorkerSection>) -> Result<St
 
 /// The code as a section of an instrument file, checked as one.
 fn section(
-    asked: &Verb,
+    asked: &Replay,
     registry: &Registry,
     known: Option<WorkerSection>,
     input: &str,
@@ -261,7 +267,7 @@ fn section(
 }
 
 /// The section that an instrument file would have for the code.
-fn written(asked: &Verb, registry: &Registry, input: &str) -> Result<WorkerSection, Fault> {
+fn written(asked: &Replay, registry: &Registry, input: &str) -> Result<WorkerSection, Fault> {
     let call = asked.through.as_deref().unwrap_or_default();
     // Named as the code is, where a stream can be.
     let name = call.rsplit([':', '.']).next().unwrap_or_default().to_ascii_lowercase();
@@ -290,7 +296,7 @@ fn written(asked: &Verb, registry: &Registry, input: &str) -> Result<WorkerSecti
 }
 
 /// The section of an instrument file, with what was asked for.
-fn changed(asked: &Verb, mut section: WorkerSection, input: &str) -> Result<WorkerSection, Fault> {
+fn changed(asked: &Replay, mut section: WorkerSection, input: &str) -> Result<WorkerSection, Fault> {
     if section.name == *input {
         let what = format!("worker `{input}` cannot take its own output");
         return Err(Fault::new(what, "a stream has one writer").hint("name another stream with `--input STREAM`"));

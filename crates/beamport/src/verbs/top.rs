@@ -5,12 +5,13 @@
 //! reads, but with `--once` only one.
 
 use super::figures::{bytes, known, percent, si, span, thousands};
-use super::ls;
 use super::table::Table;
-use super::{Answer, Asked, ended, json_line, open};
-use crate::cli::Top;
+use super::{Answer, Asked, Verb, ended, json_line, ls, open};
+use crate::arguments::{DataFolder, Form};
+use crate::edges::Registry;
 use crate::limits::{RUNS_SHOWN, SHOWN};
 use crate::mover::{self, Glance};
+use clap::Args;
 use flow::status::{Status, StreamStatus, Watch, WorkerStatus};
 use flow::{Data, Fault};
 use serde::Serialize;
@@ -27,10 +28,31 @@ const NAP: Duration = Duration::from_millis(50);
 /// Runs shown: the newest.
 const RUNS: usize = 5;
 
-/// Runs the verb.
-pub fn run(asked: &Top, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
-    let answer = watch(asked, out);
-    ended(answer, err)
+/// `beamport top`
+#[derive(Debug, Args)]
+#[command(
+    about = "Show streams, readers and runs, refreshed each second",
+    after_help = "Examples:\n  beamport top\n  beamport top --all\n  beamport top --once --json"
+)]
+pub struct Top {
+    /// Data folder.
+    #[command(flatten)]
+    pub data: DataFolder,
+    /// Show all streams, readers and sources, not only the twenty worst of each by loss, lag and fill
+    #[arg(long)]
+    pub all: bool,
+    /// Print once and end, with the rates of one second; without it `--json` prints an object a second
+    #[arg(long)]
+    pub once: bool,
+    /// Output format: JSON is one object a second.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+impl Verb for Top {
+    fn run(&self, _: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
+        ended(watch(self, out), err)
+    }
 }
 
 fn watch(asked: &Top, out: &mut dyn Write) -> Answer {

@@ -6,8 +6,10 @@
 
 use super::figures::{bytes, si, span, thousands};
 use super::table::Table;
-use super::{Answer, ended, json_line, open, verify_file};
-use crate::cli::Verify;
+use super::{Answer, Verb, ended, json_line, open, verify_file};
+use crate::arguments::{DataFolder, Form};
+use crate::edges::Registry;
+use clap::Args;
 use flow::records::{Range, Run};
 use flow::status;
 use flow::{Data, Fault, stream_fault};
@@ -25,10 +27,35 @@ const DRAW: Duration = Duration::from_millis(100);
 /// How often a line says it where there is no terminal: a log of an hour stays short.
 const LINE: Duration = Duration::from_secs(10);
 
-/// Runs the verb.
-pub fn run(asked: &Verify, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
-    let answer = verify(asked, out, err);
-    ended(answer, err)
+/// `beamport verify`
+#[derive(Debug, Args)]
+#[command(
+    about = "Read every byte of streams or of a file, and report damage",
+    after_help = "Examples:\n\
+                  \x20 beamport verify\n\
+                  \x20 beamport verify detector --json\n\
+                  \x20 beamport verify detector --repair\n\
+                  \x20 beamport verify ./amor_1.nxs"
+)]
+pub struct Verify {
+    /// Name of a stream, or path of a sink's file or of its B3SUMS [default: all streams]
+    #[arg(value_name = "STREAM|FILE")]
+    pub stream: Option<String>,
+    /// Repair what checksums can prove; keeps a copy of each damaged file
+    #[arg(long)]
+    pub repair: bool,
+    /// Data folder.
+    #[command(flatten)]
+    pub data: DataFolder,
+    /// Output format.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+impl Verb for Verify {
+    fn run(&self, _: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
+        ended(verify(self, out, err), err)
+    }
 }
 
 fn verify(asked: &Verify, out: &mut dyn Write, err: &mut dyn Write) -> Answer {

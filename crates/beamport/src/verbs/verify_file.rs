@@ -6,9 +6,8 @@
 
 use super::figures::{bytes, thousands};
 use super::table::Table;
-use super::verify::Progress;
+use super::verify::{Progress, Verify};
 use super::{Answer, json_line, open};
-use crate::cli::Verify;
 use crate::file::{writer_file, writer_name};
 use crate::limits::WRITERS_MAX;
 use crate::mover::program;

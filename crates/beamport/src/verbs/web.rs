@@ -1,10 +1,12 @@
 //! `beamport web`: the page of a data folder, whether an instrument runs in it or not.
 
-use super::open;
-use crate::cli::Web;
+use super::{Process, exit_status, open};
+use crate::arguments::DataFolder;
+use crate::edges::Registry;
 use crate::log;
 use crate::mover;
 use crate::peer;
+use clap::Args;
 use flow::Fault;
 use serde_json::{Map, Value};
 use std::io::IsTerminal as _;
@@ -13,9 +15,40 @@ use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use tracing::level_filters::LevelFilter;
 
-/// Runs the verb.
-pub fn run(asked: &Web) -> Result<ExitCode, Fault> {
+/// `beamport web`
+#[derive(Debug, Args)]
+#[command(
+    about = "Serve the page of a data folder: streams, runs, images and trends, also metrics; prints its URL",
+    after_help = "Examples:\n  beamport web\n  beamport web --data beamport-data/amor --listen 127.0.0.1:0"
+)]
+pub struct Web {
+    /// Address and port; with port 0 the system chooses one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8642")]
+    pub listen: String,
+    /// Allow an address that other machines reach, unencrypted
+    #[arg(long)]
+    pub insecure: bool,
+    /// Let everybody view without a token
+    #[arg(long)]
+    pub open: bool,
+    /// The process that started it: it dies with it, listens at stdin, and takes no SIGINT
+    #[arg(long, hide = true)]
+    pub parent: Option<u32>,
+    /// Data folder.
+    #[command(flatten)]
+    pub data: DataFolder,
+}
+
+impl Process for Web {
+    fn execute(&self, _: &Registry) -> ExitCode {
+        log::begin(LevelFilter::WARN, None);
+        exit_status(serve(self))
+    }
+}
+
+fn serve(asked: &Web) -> Result<ExitCode, Fault> {
     if let Some(parent) = asked.parent {
         peer::die_with(parent)?;
     }

@@ -8,11 +8,12 @@
 
 use super::figures::{bytes, moment};
 use super::verify::Progress;
-use super::{Answer, Asked, ended, json_line, members, open};
-use crate::cli::Write as Verb;
+use super::{Answer, Asked, Verb, ended, json_line, members, open};
+use crate::arguments::{DataFolder, Form, values};
 use crate::edges::{Registry, check_files_pattern};
 use crate::file::{self, SinkSection, Word as _};
 use crate::mover::{start_writer, writer};
+use clap::Args;
 use flow::job::{Compression, Elsewhere, Layout, Snapshot, Work, Writer};
 use flow::records::Run;
 use flow::{Data, Fault, WriterJob};
@@ -33,13 +34,48 @@ const SNAPSHOT: &str = "{snapshot}";
 /// Time between flushes: nobody watches this file grow, and each flush costs a sync.
 pub(super) const FLUSH: Duration = Duration::from_secs(10);
 
-/// Runs the verb.
-pub fn run(asked: &Verb, registry: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
-    let answer = write(asked, registry, out, err);
-    ended(answer, err)
+/// `beamport write`
+#[derive(Debug, Args)]
+#[command(
+    about = "Write the file of a sealed run again, or a snapshot of an open run",
+    after_help = "Examples:\n\
+                  \x20 beamport write nickel-2 --output nickel-2.nxs\n\
+                  \x20 beamport write nickel-3 --output 'nickel-3-{snapshot}.nxs'"
+)]
+pub struct WriteFile {
+    /// Name of the run
+    #[arg(value_parser = values::run_name)]
+    pub run: String,
+    /// The file, or the folder of files of frames; must not exist. `{snapshot}` in the name stands for the time and allows an open run
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Template of the file [default: that of the run's first file]
+    #[arg(long, value_name = "FILE")]
+    pub template: Option<PathBuf>,
+    /// HDF5 file to copy into the new file first [default: that of the run's first file; with `--template` none]
+    #[arg(long = "static", value_name = "FILE", requires = "template")]
+    pub static_file: Option<PathBuf>,
+    /// Sink whose file to write [default: the first with a template, else the first of files of frames]
+    #[arg(long, value_name = "NAME", conflicts_with = "template")]
+    pub sink: Option<String>,
+    /// Instrument file whose sink gives the program, the modules and the template
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Data folder.
+    #[command(flatten)]
+    pub data: DataFolder,
+    /// Output format.
+    #[command(flatten)]
+    pub form: Form,
 }
 
-fn write(asked: &Verb, registry: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
+impl Verb for WriteFile {
+    fn run(&self, registry: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
+        ended(write(self, registry, out, err), err)
+    }
+}
+
+fn write(asked: &WriteFile, registry: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     let data = open(&asked.data)?;
     super::warn_of_damage(&data, err)?;
     let (run, snapshot) = of_run(&data, asked)?;
@@ -152,7 +188,7 @@ pub(super) fn tell(
 }
 
 /// The run, and where it goes on the moment up to which it is written.
-fn of_run(data: &Data, asked: &Verb) -> Result<(Run, Option<i64>), Fault> {
+fn of_run(data: &Data, asked: &WriteFile) -> Result<(Run, Option<i64>), Fault> {
     let run = flow::runs::run(data, &asked.run)?;
     let is_named = asked.output.to_string_lossy().contains(SNAPSHOT);
     match (run.state, is_named) {
@@ -185,7 +221,7 @@ fn named(output: &Path, snapshot: Option<i64>) -> PathBuf {
 
 /// The sink of `--file` that says what writes the file, its template and its streams: what a run says of itself is data, and
 /// names no code.
-fn of_file(asked: &Verb, registry: &Registry) -> Result<Option<SinkSection>, Fault> {
+fn of_file(asked: &WriteFile, registry: &Registry) -> Result<Option<SinkSection>, Fault> {
     let Some(path) = &asked.file else { return Ok(None) };
     let what = || format!("`{}` does not define how to write the file", path.display());
     let instrument = file::read(path, registry, &file::unasked).map_err(|mistakes| {

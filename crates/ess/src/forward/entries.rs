@@ -121,7 +121,7 @@ fn added((identity, choices): (&Identity, &Choices)) -> Value {
 /// The request that makes `wanted` of what the source has. It may be sent again: what is there already stays untouched.
 pub(crate) fn request(wanted: &Entries) -> Value {
     let add: Vec<Value> = wanted.iter().map(added).collect();
-    json!({"verb": "configure", "add": add, "replace": true})
+    json!({"add": add, "replace": true})
 }
 
 /// The instrument file that `beamport up` runs.

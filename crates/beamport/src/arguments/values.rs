@@ -10,15 +10,15 @@ fn number(text: &str, low: f64, high: f64) -> Result<f64, String> {
     if (low..=high).contains(&number) { Ok(number) } else { Err(format!("write a number from {low:e} to {high:e}")) }
 }
 
-pub(super) fn rate(text: &str) -> Result<f64, String> {
+pub(crate) fn rate(text: &str) -> Result<f64, String> {
     number(text, 1.0, sim::limits::RATE_MAX)
 }
 
-pub(super) fn factor(text: &str) -> Result<f64, String> {
+pub(crate) fn factor(text: &str) -> Result<f64, String> {
     number(text, 1e-6, sim::limits::SCALE_MAX)
 }
 
-pub(super) fn profile(text: &str) -> Result<String, String> {
+pub(crate) fn profile(text: &str) -> Result<String, String> {
     let known = || std::iter::once("amor").chain(sim::ess::PROFILES.iter().map(|profile| profile.name));
     if known().any(|name| name == text) {
         return Ok(text.to_owned());
@@ -30,19 +30,19 @@ pub(super) fn profile(text: &str) -> Result<String, String> {
 }
 
 /// A duration above zero.
-pub(super) fn length(text: &str) -> Result<Duration, String> {
+pub(crate) fn length(text: &str) -> Result<Duration, String> {
     match units::duration(text) {
         Ok(Duration::ZERO) => Err("must be more than 0; write a length like `10 s`".to_owned()),
         other => other.map_err(|refused| refused.to_string()),
     }
 }
 
-pub(super) fn layout(text: &str) -> Result<Layout, String> {
+pub(crate) fn layout(text: &str) -> Result<Layout, String> {
     let words = || Layout::ALL.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(" or ");
     Layout::of(text).ok_or_else(|| format!("write {}", words()))
 }
 
-pub(super) fn run_name(text: &str) -> Result<String, String> {
+pub(crate) fn run_name(text: &str) -> Result<String, String> {
     if is_run_name(text) {
         Ok(text.to_owned())
     } else {
@@ -50,12 +50,12 @@ pub(super) fn run_name(text: &str) -> Result<String, String> {
     }
 }
 
-pub(super) fn json_object(text: &str) -> Result<serde_json::Map<String, serde_json::Value>, String> {
+pub(crate) fn json_object(text: &str) -> Result<serde_json::Map<String, serde_json::Value>, String> {
     serde_json::from_str(text).map_err(|error| format!("not a JSON object: {error}"))
 }
 
 /// `NAME=VALUE`: the value is JSON, or text as it stands.
-pub(super) fn parameter(text: &str) -> Result<(String, serde_json::Value), String> {
+pub(crate) fn parameter(text: &str) -> Result<(String, serde_json::Value), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.trim().is_empty() => {
             let value = serde_json::from_str(value).unwrap_or_else(|_| value.into());
@@ -66,7 +66,7 @@ pub(super) fn parameter(text: &str) -> Result<(String, serde_json::Value), Strin
 }
 
 /// `NAME=NUMBER`.
-pub(super) fn slots(text: &str) -> Result<(String, u32), String> {
+pub(crate) fn slots(text: &str) -> Result<(String, u32), String> {
     let wrong = || "write `NAME=NUMBER`, like `mean=4`".to_owned();
     let (name, number) = text.split_once('=').ok_or_else(wrong)?;
     Ok((name.trim().to_owned(), number.trim().parse().map_err(|_| wrong())?))
