@@ -1,5 +1,8 @@
 //! The machine's clock, and times as text.
 
+use settings::units::days_since_1970;
+/// A time as ISO 8601 in UTC with all its digits: `2026-11-21T13:04:32.000000001Z`.
+pub use settings::units::nanoseconds_text as iso8601;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Now, ns since 1970 UTC.
@@ -8,24 +11,7 @@ pub fn now() -> i64 {
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// A time as ISO 8601 in UTC with all its digits: `2026-11-21T13:04:32.000000001Z`.
-pub fn iso8601(ns: i64) -> String {
-    let (seconds, fraction) = (ns.div_euclid(1_000_000_000), ns.rem_euclid(1_000_000_000));
-    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    // Days to a date: H. Hinnant, "chrono-compatible low-level date algorithms", civil_from_days.
-    let z = days + 719_468;
-    let era = z.div_euclid(146_097);
-    let doe = z.rem_euclid(146_097);
-    let yoe = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
-    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
-    let mp = (5 * doy + 2) / 153;
-    let (day, month) = (doy - (153 * mp + 2) / 5 + 1, if mp < 10 { mp + 3 } else { mp - 9 });
-    let year = yoe + era * 400 + i64::from(month <= 2);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{fraction:09}Z")
-}
-
-/// The same with milliseconds: `2026-11-21T13:04:32.000Z`.
+/// A time as ISO 8601 in UTC with milliseconds: `2026-11-21T13:04:32.000Z`.
 pub fn iso8601_ms(ns: i64) -> String {
     let end = "2026-11-21T13:04:32.000".len();
     iso8601(ns)[..end].to_owned() + "Z"
@@ -62,11 +48,7 @@ pub fn of_iso8601(text: &str) -> Option<i64> {
         }
         _ => return None,
     };
-    // The same source: days_from_civil.
-    let year = year - i64::from(month <= 2);
-    let (era, yoe) = (year.div_euclid(400), year.rem_euclid(400));
-    let doy = (153 * (month + if month > 2 { -3 } else { 9 }) + 2) / 5 + day - 1;
-    let days = era * 146_097 + yoe * 365 + yoe / 4 - yoe / 100 + doy - 719_468;
+    let days = days_since_1970(year, month, day);
     let seconds = days * 86_400 + hour * 3600 + (minute - east) * 60 + second;
     seconds.checked_mul(1_000_000_000)?.checked_add(fraction)
 }

@@ -276,8 +276,10 @@ pub fn time(text: &str) -> Result<Time, Refused> {
     Ok(Time(seconds * 1_000_000_000 + ns))
 }
 
-/// Days from 1970-01-01 to a civil date (proleptic Gregorian; H. Hinnant, "chrono-compatible low-level date algorithms").
-fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
+/// Days from 1970-01-01 to a civil date (proleptic Gregorian; H. Hinnant, "chrono-compatible low-level date algorithms",
+/// `days_from_civil`).
+#[must_use]
+pub fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
     let of_era = year.rem_euclid(400);
@@ -285,12 +287,9 @@ fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
-/// A time as RFC 3339 in UTC, with as many digits behind the second as it needs.
+/// The civil date (year, month, day) of days since 1970-01-01 (the same source, `civil_from_days`).
 #[must_use]
-pub fn time_text(value: Time) -> String {
-    let (seconds, ns) = (value.0.div_euclid(1_000_000_000), value.0.rem_euclid(1_000_000_000));
-    let (days, of_day) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    // The inverse of `days_since_1970`, same source.
+pub fn date_of(days: i64) -> (i64, i64, i64) {
     let z = days + 719_468;
     let (era, of_era) = (z.div_euclid(146_097), z.rem_euclid(146_097));
     let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -298,9 +297,26 @@ pub fn time_text(value: Time) -> String {
     let shifted = (5 * of_year + 2) / 153;
     let day = of_year - (153 * shifted + 2) / 5 + 1;
     let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    let fraction = if ns == 0 { String::new() } else { format!(".{ns:09}").trim_end_matches('0').to_owned() };
-    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}{fraction}Z", of_day / 3600, of_day / 60 % 60, of_day % 60)
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
+
+/// A time as RFC 3339 in UTC, with as many digits behind the second as it needs.
+#[must_use]
+pub fn time_text(value: Time) -> String {
+    let text = nanoseconds_text(value.0);
+    // The point stops the zeros.
+    let digits = text.trim_end_matches('Z').trim_end_matches('0').trim_end_matches('.');
+    format!("{digits}Z")
+}
+
+/// A time, ns since 1970 UTC, as RFC 3339 in UTC with all nine digits behind the second.
+#[must_use]
+pub fn nanoseconds_text(ns: i64) -> String {
+    let (seconds, fraction) = (ns.div_euclid(1_000_000_000), ns.rem_euclid(1_000_000_000));
+    let (year, month, day) = date_of(seconds.div_euclid(86_400));
+    let second = seconds.rem_euclid(86_400);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{fraction:09}Z")
 }
 
 /// `now`, an RFC 3339 time, or `-10 s` for 10 s ago.
