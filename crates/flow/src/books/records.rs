@@ -370,7 +370,7 @@ impl Gap {
     }
 
     /// Adds a gap to a list; to its last entry if it has the same reason and follows that directly.
-    pub(crate) fn note(self, gaps: &mut Vec<Self>) {
+    pub(crate) fn add_to(self, gaps: &mut Vec<Self>) {
         match gaps.last_mut() {
             Some(gap) if gap.reason == self.reason && gap.last.checked_add(1) == Some(self.first) => {
                 gap.last = self.last;
@@ -774,7 +774,7 @@ mod tests {
     fn neighbours_of_one_reason_become_one_gap_and_an_interval_has_no_number() {
         let mut gaps = Vec::new();
         for (number, reason) in [(3, "full"), (4, "full"), (5, "missing"), (7, "missing")] {
-            Gap::sequences("bank0", number..=number, reason).note(&mut gaps);
+            Gap::sequences("bank0", number..=number, reason).add_to(&mut gaps);
         }
         let named: Vec<_> = gaps.iter().map(|gap| (gap.first, gap.last, gap.count())).collect();
         assert_eq!(named, [(3, 4, 2), (5, 5, 1), (7, 7, 1)]);

@@ -16,7 +16,7 @@ use crate::open::found::Standing;
 use crate::outside::media::{Map, Media, Open};
 use crate::outside::steady::Steady;
 use crate::read::entries::Entries;
-use crate::write::chain::{Chain, Kept};
+use crate::write::chain::{Chain, KeptSegment};
 use crate::write::cursor::{Cursor, IndexEnd, PayloadEnd};
 use crate::write::drain::{Drainer, Ring, RingState};
 use crate::write::options::Options;
@@ -294,11 +294,11 @@ impl Opening<'_> {
                     let end = entries.believed(from - 1).map_or(self.header.segment_bytes, |e| e.end());
                     bytes = end.next_multiple_of(4096);
                 }
-                kept.push_back(Kept { number, first, arrived, bytes });
+                kept.push_back(KeptSegment { number, first, arrived, bytes });
             }
         }
         let arrived = if payload_first < count { began(entries, payload_first) } else { now };
-        kept.push_back(Kept { number: written.number, first: payload_first, arrived, bytes: 0 });
+        kept.push_back(KeptSegment { number: written.number, first: payload_first, arrived, bytes: 0 });
         Ok(Past { chain: Chain::new(kept), payload_first, arrival, steady })
     }
 

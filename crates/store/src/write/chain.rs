@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 /// A payload segment that a stream keeps. Where messages have no bytes of their own it is a number without a file, and
 /// closed after as many entries as have its size.
 #[derive(Clone, Copy)]
-pub(crate) struct Kept {
+pub(crate) struct KeptSegment {
     pub(crate) number: u32,
     /// Its first message.
     pub(crate) first: u64,
@@ -17,14 +17,14 @@ pub(crate) struct Kept {
 
 /// Segments that are kept, oldest first, with the one that is written.
 pub(crate) struct Chain {
-    list: VecDeque<Kept>,
+    list: VecDeque<KeptSegment>,
     /// Bytes in all of them but the one that is written.
     closed_bytes: u64,
 }
 
 impl Chain {
     /// The last of the list is the one that is written.
-    pub(crate) fn new(list: VecDeque<Kept>) -> Self {
+    pub(crate) fn new(list: VecDeque<KeptSegment>) -> Self {
         let closed_bytes = list.iter().map(|kept| kept.bytes).sum();
         Self { list, closed_bytes }
     }
@@ -38,17 +38,17 @@ impl Chain {
         self.closed_bytes
     }
 
-    pub(super) fn oldest(&self) -> Option<&Kept> {
+    pub(super) fn oldest(&self) -> Option<&KeptSegment> {
         self.list.front()
     }
 
     /// The segment behind the oldest: that one can be retired only if there is another.
-    pub(super) fn second(&self) -> Option<&Kept> {
+    pub(super) fn second(&self) -> Option<&KeptSegment> {
         self.list.get(1)
     }
 
     /// The closed segments, newest first.
-    pub(super) fn closed(&self) -> impl Iterator<Item = &Kept> {
+    pub(super) fn closed(&self) -> impl Iterator<Item = &KeptSegment> {
         self.list.iter().rev().skip(1)
     }
 
@@ -58,7 +58,7 @@ impl Chain {
     }
 
     /// Adds the segment that is written from now on. `bytes`: those of the one before on the medium.
-    pub(super) fn roll(&mut self, bytes: u64, next: Kept) {
+    pub(super) fn roll(&mut self, bytes: u64, next: KeptSegment) {
         if let Some(closed) = self.list.back_mut() {
             closed.bytes = bytes;
             self.closed_bytes += bytes;

@@ -4,7 +4,7 @@
 use crate::error::{Error, Result};
 use crate::format::entry::ENTRY_BYTES;
 use crate::format::header::Level;
-use crate::write::chain::Kept;
+use crate::write::chain::KeptSegment;
 use crate::write::options::WhenFull;
 use crate::write::room::{BEHIND, HELD_BACK};
 use crate::write::writer::Writer;
@@ -77,7 +77,7 @@ impl Writer {
             self.chain.limit_arrivals(now);
         }
         let mut any = false;
-        while let Some(&Kept { number, first, arrived, .. }) = self.chain.second() {
+        while let Some(&KeptSegment { number, first, arrived, .. }) = self.chain.second() {
             let wanted = self.options.when_full != WhenFull::DropOldest
                 && self.pins.lowest_committed().is_some_and(|committed| committed < first);
             let unsafe_yet = self.header.level == Level::Disk && first > self.head().disk.load(Ordering::Acquire);
@@ -95,7 +95,7 @@ impl Writer {
 
     /// Retires the oldest payload segment, if `when_full` allows it.
     pub(super) fn release_oldest(&mut self) -> Result<()> {
-        let Some(&Kept { number, first, .. }) = self.chain.second() else {
+        let Some(&KeptSegment { number, first, .. }) = self.chain.second() else {
             return Err(self.full(Error::Full("one segment is all there is")));
         };
         if self.options.when_full != WhenFull::DropOldest

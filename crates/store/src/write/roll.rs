@@ -5,7 +5,7 @@ use crate::format::header::Level;
 use crate::format::segments::segment_name;
 use crate::limits::{ASK_EARLY, PAYLOAD_BYTES_MAX};
 use crate::live::segment::Segment;
-use crate::write::chain::Kept;
+use crate::write::chain::KeptSegment;
 use crate::write::cursor::PayloadEnd;
 use crate::write::writer::Writer;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ impl Writer {
         self.payload = PayloadEnd { segment, number, used: 0, first: self.cursor.next() };
         // Never too early: a message that either clock calls young is kept.
         let arrived = self.steady.now(self.media.as_ref()).max(self.media.now());
-        self.chain.roll(closed_bytes, Kept { number, first: self.cursor.next(), arrived, bytes: 0 });
+        self.chain.roll(closed_bytes, KeptSegment { number, first: self.cursor.next(), arrived, bytes: 0 });
         if self.header.level == Level::Memory && self.chain.len() >= ASK_EARLY {
             // While this segment fills: what views keep takes some steps of theirs to come free. It is hardly counted
             // yet.

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::format::header::Level;
 use crate::live::protocol::give_up;
-use crate::write::chain::Kept;
+use crate::write::chain::KeptSegment;
 use crate::write::options::WhenFull;
 use crate::write::writer::Writer;
 use std::sync::atomic::Ordering;
@@ -107,7 +107,7 @@ impl Writer {
             return true;
         }
         if self.header.level == Level::Memory
-            && let Some(&Kept { number, first, .. }) = self.chain.second()
+            && let Some(&KeptSegment { number, first, .. }) = self.chain.second()
         {
             if first > self.cursor.published() {
                 // The oldest message that readers see must be published.

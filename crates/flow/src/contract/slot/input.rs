@@ -9,7 +9,7 @@ use store::{Batch, Check, Error, Kind, ReadOptions, Reader};
 pub(super) const NOWHERE: u64 = u64::MAX;
 
 /// The input of the code.
-pub(super) enum Given<'b> {
+pub(super) enum CodeInput<'b> {
     Batch(Batch<'b>),
     /// The state that it keeps leaves no room for this message.
     Refused(Batch<'b>, Error),
@@ -57,12 +57,12 @@ impl Source {
         sequence: u64,
         beside: &'b mut Option<Reader>,
         cause: Error,
-    ) -> Result<Given<'b>, Fault> {
+    ) -> Result<CodeInput<'b>, Fault> {
         let options = ReadOptions { early: true, check: self.check, ..ReadOptions::default() };
         let reader = beside.insert(data.reader(&self.name, options)?);
         reader.seek(sequence);
         match reader.read(1) {
-            Ok(batch) if !batch.is_empty() => Ok(Given::Refused(batch, cause)),
+            Ok(batch) if !batch.is_empty() => Ok(CodeInput::Refused(batch, cause)),
             _ => Err(stream_fault(&self.name, cause)),
         }
     }

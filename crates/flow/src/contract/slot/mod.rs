@@ -25,7 +25,7 @@ use crate::records::reason_of;
 use crate::worker::{Stop, Worker};
 use crate::{Fault, SlotJob};
 use account::{Account, AsideRow};
-use input::{Given, NOWHERE, Source};
+use input::{CodeInput, NOWHERE, Source};
 use std::time::Duration;
 use store::{Check, Error, Kind, Options, ReadOptions, Reader, Stretch, WhenFull, Writer};
 use task::Task;
@@ -266,8 +266,8 @@ impl Slot {
             let mut beside = None;
             // Of no messages none is read.
             let given = match source.reader.next(max) {
-                Ok(_) if task.time.is_some() => Given::Time(task.time.unwrap_or_default()),
-                Ok(Stretch::Messages(batch)) if !batch.is_empty() => Given::Batch(batch),
+                Ok(_) if task.time.is_some() => CodeInput::Time(task.time.unwrap_or_default()),
+                Ok(Stretch::Messages(batch)) if !batch.is_empty() => CodeInput::Batch(batch),
                 Ok(Stretch::Messages(_)) => {
                     if source.reattach()? <= from {
                         let what = format!("cannot resume slot {} of worker `{}`", self.options.number, self.stage);
@@ -302,9 +302,9 @@ impl Slot {
                 live_bytes: self.options.stream.live_bytes,
             };
             let did = match given {
-                Given::Time(time) => worker.pass_time(time, &mut out).map(|()| out.end_time()),
-                Given::Batch(batch) => worker.work(&batch, &mut out).map(|()| out.pass(batch.next())),
-                Given::Refused(batch, cause) => out.refuse(&batch, cause).map(|()| out.pass(batch.next())),
+                CodeInput::Time(time) => worker.pass_time(time, &mut out).map(|()| out.end_time()),
+                CodeInput::Batch(batch) => worker.work(&batch, &mut out).map(|()| out.pass(batch.next())),
+                CodeInput::Refused(batch, cause) => out.refuse(&batch, cause).map(|()| out.pass(batch.next())),
             };
             match did {
                 Ok(()) if task.time.is_some() => break,

@@ -360,7 +360,7 @@ impl Input {
     /// Counts what is missing, `count` of `first..=last`.
     pub(super) fn lose(&mut self, first: u64, last: u64, count: u64, reason: &str) {
         *self.account.counts.entry(format!("lost.{reason}")).or_default() += count;
-        Gap::sequences(&self.account.stream, first..=last, reason).note(&mut self.gaps);
+        Gap::sequences(&self.account.stream, first..=last, reason).add_to(&mut self.gaps);
     }
 
     /// Moves the waiting entries of `from..to` to `taken`, and returns their number.

@@ -320,7 +320,7 @@ impl Numbers {
                 let without = self.parts - count;
                 *found.incomplete.entry(without).or_default() += 1;
                 let reason = format!("incomplete.{without}");
-                Gap::numbers(name, "", number..=number, &reason).note(&mut found.gaps);
+                Gap::numbers(name, "", number..=number, &reason).add_to(&mut found.gaps);
             }
             next = key + 1;
         }
@@ -339,7 +339,7 @@ impl Numbers {
             let base = self.base_of(key);
             found.missing += (key - next) as u64;
             let numbers = (next - base) as u64..=(key - 1 - base) as u64;
-            Gap::numbers(name, "", numbers, "missing").note(&mut found.gaps);
+            Gap::numbers(name, "", numbers, "missing").add_to(&mut found.gaps);
         }
     }
 

@@ -472,5 +472,5 @@ fn is_skip(reason: &str) -> bool {
 
 /// Adds what is missing of an input to the gaps of the next commit.
 fn note(gaps: &mut Vec<Gap>, stream: &str, first: u64, next: u64, reason: &str) {
-    Gap::sequences(stream, first..=next - 1, reason).note(gaps);
+    Gap::sequences(stream, first..=next - 1, reason).add_to(gaps);
 }

@@ -69,7 +69,7 @@ pub(super) fn template(
         let found = tree::check(&mut root, &unsure, &check.depends, layout == Layout::Ess, &mut check.mistakes);
         found.into_iter().for_each(|(pointer, cause, made)| check.warn(&pointer, cause, made));
     }
-    let warnings = check.warnings.into_iter().map(Warning::told).collect::<Vec<_>>();
+    let warnings = check.warnings.into_iter().map(Warning::into_mistake).collect::<Vec<_>>();
     if check.mistakes.is_empty() {
         return Ok((root, static_file, warnings));
     }
@@ -84,7 +84,7 @@ struct Warning {
 }
 
 impl Warning {
-    fn told(self) -> Mistake {
+    fn into_mistake(self) -> Mistake {
         let Self { mut first, places } = self;
         if places > 1 {
             first.cause += &format!("; {places} places, this is the first");

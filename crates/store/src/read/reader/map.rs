@@ -137,7 +137,7 @@ impl Reader {
         index.opened != self.opened()
     }
 
-    /// The control page of who writes now: of a writer that came meanwhile, where nobody wrote what this reader sees.
+    /// The control page of the present writer, which may have opened the stream since this reader did.
     fn control_now(&self) -> Result<Option<Arc<Map>>> {
         let came = if self.is_unwritten() { seen_head(self.media.as_ref(), &self.header, &self.folder)? } else { None };
         Ok(match (came, &self.control) {
