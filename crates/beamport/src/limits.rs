@@ -57,6 +57,13 @@ pub const CHECK_CODE_PATIENCE: Duration = Duration::from_secs(30);
 pub const END_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a live sink goes on when the program ends, if the outside takes what there is.
 pub const SINK_STOP_PATIENCE: Duration = Duration::from_secs(5);
+/// Least shared memory of a mirror: it has payloads, which the view that it may repeat has not.
+pub const LIVE_BYTES_MIRROR: u64 = 64 << 20;
+/// Shared memory of a mirror of a book.
+pub const LIVE_BYTES_BOOK: u64 = 1 << 20;
+/// Pause between two looks of a sink at how far the stages of its inputs have come: it adds to the latency of merges on
+/// other hosts.
+pub const FRONTIER_PAUSE: Duration = Duration::from_millis(20);
 /// Pause before a live sink that ends looks again for the mark of its last commit: disks take about as long.
 pub const SINK_CLOSE_PAUSE: Duration = Duration::from_millis(5);
 /// How long a source or a worker may take to answer a request: less than a client of the control socket waits.

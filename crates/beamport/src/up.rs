@@ -41,6 +41,9 @@ use wire::bprn::State;
 pub struct Up {
     /// The instrument file
     pub file: PathBuf,
+    /// Run the part of one host of the file
+    #[arg(long, value_name = "NAME")]
+    pub host: Option<String>,
     /// Start no simulated boards: for those that `beamport boards` starts
     #[arg(long)]
     pub no_boards: bool,
@@ -77,6 +80,16 @@ fn up(asked: &Up, registry: &Registry) -> Result<ExitCode, Fault> {
             mistakes.iter().for_each(print_warning);
             return Ok(ExitCode::from(2));
         }
+    };
+    let instrument = match (&asked.host, &instrument.hosts) {
+        (Some(host), _) => instrument.part(host)?,
+        (None, Some(hosts)) => {
+            let names: Vec<&str> = hosts.all.iter().map(|host| host.name.as_str()).collect();
+            let what = format!("{} is the file of several hosts", asked.file.display());
+            let hint = format!("write which of them this is: `--host {}`", shortened(&names.join("`, `--host ")));
+            return Err(Fault::new(what, "it has a section `[hosts]`").hint(hint));
+        }
+        (None, None) => instrument,
     };
     if let Some(why) = verbs::doctor::unfit(&instrument.data) {
         print_warning(format_args!("warning: {why}\n  hint:  put it on ext4, xfs or tmpfs: `data = \"DIR\"`"));
@@ -150,7 +163,8 @@ impl Started {
         }
         let (plan, settings) = (instrument.page, instrument.show());
         log_start(&instrument);
-        let sources: Vec<String> = instrument.sources().map(|source| source.name.to_string()).collect();
+        let sources = instrument.sources().filter(|source| !Data::is_book(&source.name));
+        let sources: Vec<String> = sources.map(|source| source.name.to_string()).collect();
         // The report of a run has its own losses.
         let is_asked = instrument.runs.is_empty();
         let before = if is_asked { entries_of(&Data::on_disk(&*instrument.data), &sources) } else { Ok(Vec::new()) };

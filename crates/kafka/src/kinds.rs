@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-static BROKERS: Key = required("brokers", "`HOST:PORT`, with commas between", "Some brokers of the cluster.");
+pub(crate) static BROKERS: Key =
+    required("brokers", "`HOST:PORT`, with commas between", "Some brokers of the cluster.");
 static TOPICS: Key = required(
     "topics",
     "list of names",
@@ -33,7 +34,7 @@ static WAIT: Key = key(
     "How long after its source time a message may still come. A partition that shows no later message is complete up \
      to this long ago; one that does is complete up to that message, less the lag that its messages have shown.",
 );
-static PROPERTIES: Key = key(
+pub(crate) static PROPERTIES: Key = key(
     "properties",
     "table",
     "",
@@ -69,7 +70,7 @@ impl SourcePlan for Plan {
     fn build(&self) -> Result<Box<dyn Source>, Fault> {
         let Self { name, brokers, topics, start, stop, wait, properties } = self;
         let _ = (brokers, topics, start, stop, wait, properties);
-        Err(Fault::new(format!("source `{name}` cannot be built"), UNBUILT).hint(UNBUILT_HINT))
+        Err(unbuilt("source", name))
     }
 }
 
@@ -80,7 +81,7 @@ const UNBUILT_HINT: &str = "`pip install .` builds it with Kafka, as does `cargo
 
 /// Reads a section.
 fn read(name: &str, section: &mut Section<'_>) -> Option<Arc<dyn SourcePlan>> {
-    note_unbuilt(section);
+    note_unbuilt(section, "`kind = \"kafka\"`");
     let brokers: Setting<String> = section.need(&BROKERS);
     if let Some(refused) = wrong_brokers(&brokers) {
         section.refuse(&BROKERS, refused);
@@ -112,20 +113,21 @@ fn read(name: &str, section: &mut Section<'_>) -> Option<Arc<dyn SourcePlan>> {
 }
 
 /// A section that this program cannot use, because it was built without Kafka, is a mistake.
-fn note_unbuilt(section: &mut Section<'_>) {
+pub(crate) fn note_unbuilt(section: &mut Section<'_>, what: &str) {
     #[cfg(not(feature = "client"))]
-    section.mistake(
-        section.line,
-        format!("`kind = \"kafka\"` cannot be used in {}", section.title),
-        UNBUILT,
-        UNBUILT_HINT,
-    );
+    section.mistake(section.line, format!("{what} cannot be used in {}", section.title), UNBUILT, UNBUILT_HINT);
     #[cfg(feature = "client")]
-    let _ = section;
+    let _ = (section, what);
+}
+
+/// A stage of a program without Kafka.
+#[cfg(not(feature = "client"))]
+pub(crate) fn unbuilt(kind: &str, name: &str) -> Fault {
+    Fault::new(format!("{kind} `{name}` cannot be built"), UNBUILT).hint(UNBUILT_HINT)
 }
 
 /// The table `properties`. `ours`: those that the section may not set.
-fn read_properties(section: &mut Section<'_>, ours: &property::Ours) -> Vec<Property> {
+pub(crate) fn read_properties(section: &mut Section<'_>, ours: &property::Ours) -> Vec<Property> {
     let table: Option<Setting<Map<String, Json>>> = section.get(&PROPERTIES);
     match table.is_some() {
         true => section.table(PROPERTIES.name, |table| property::read(table, ours)),
@@ -233,13 +235,13 @@ impl LivePlan for SendPlan {
         let Self { name, brokers, create, sets_aside, properties, is_careful, .. } = self;
         let made = create.map(|create| (create.partitions, create.replication));
         let _ = (brokers, made, sets_aside, properties, is_careful, self.topic_of(name));
-        Err(Fault::new(format!("sink `{name}` cannot be built"), UNBUILT).hint(UNBUILT_HINT))
+        Err(unbuilt("sink", name))
     }
 }
 
 /// Reads a section of a sink.
 fn read_sink(name: &str, section: &mut Section<'_>) -> Option<Arc<dyn LivePlan>> {
-    note_unbuilt(section);
+    note_unbuilt(section, "`kind = \"kafka\"`");
     let brokers: Option<Setting<String>> = section.get(&BROKERS);
     if let Some(refused) = brokers.as_ref().and_then(|brokers| wrong_brokers(brokers)) {
         section.refuse(&BROKERS, refused);

@@ -12,6 +12,8 @@
 //! says at its start what is lost.
 
 #[cfg(feature = "client")]
+mod asking;
+#[cfg(feature = "client")]
 mod client;
 #[cfg(feature = "client")]
 pub mod group;
@@ -21,6 +23,7 @@ mod kinds;
 #[cfg(feature = "client")]
 mod librdkafka;
 mod limits;
+mod mirror;
 #[cfg(feature = "client")]
 mod partition;
 mod plan;
@@ -40,6 +43,7 @@ mod trouble;
 pub use kinds::{SINK, SOURCE};
 #[cfg(feature = "client")]
 pub use librdkafka::{Kind, Unsent, Wrong};
+pub use mirror::kinds::CARRIER;
 pub use plan::{wrong_brokers, wrong_topic};
 #[cfg(feature = "client")]
 pub use producer::{Message, Producer, Report};

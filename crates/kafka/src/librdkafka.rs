@@ -7,12 +7,13 @@
 use crate::limits::TEXT_BYTES;
 use rdkafka_sys::bindings as c;
 use rdkafka_sys::bindings::rd_kafka_resp_err_t as Code;
+use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::{AsRawFd, FromRawFd as _, RawFd};
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 mod group;
 mod produce;
@@ -259,8 +260,9 @@ pub(crate) fn is_property(name: &str, value: Option<&str>) -> Result<(), String>
     }
 }
 
-/// A client of a cluster.
-pub(crate) struct Client(NonNull<c::rd_kafka_t>);
+/// A client of a cluster, and by their marks the bytes of messages that it sends where they are. These are freed after
+/// it: fields go behind `drop`.
+pub(crate) struct Client(NonNull<c::rd_kafka_t>, Mutex<HashMap<usize, Vec<u8>>>);
 
 // SAFETY: librdkafka's clients are thread-safe.
 unsafe impl Send for Client {}
@@ -297,7 +299,11 @@ impl Client {
         };
         let client = NonNull::new(client).ok_or_else(|| (String::new(), written(&text)))?;
         std::mem::forget(conf);
-        Ok(Arc::new(Self(client)))
+        Ok(Arc::new(Self(client, Mutex::default())))
+    }
+
+    fn lent(&self) -> MutexGuard<'_, HashMap<usize, Vec<u8>>> {
+        self.1.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks which partitions topics have, and their ids; the answer comes to the queue with

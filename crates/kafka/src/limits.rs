@@ -173,3 +173,40 @@ pub(crate) const OPEN_REST: i64 = 50_000_000;
 /// requests that it has received in milliseconds.
 #[cfg(feature = "client")]
 pub(crate) const LOOK_PATIENCE: i64 = 1_000_000_000;
+
+/// Bytes of a block: Kafka's batches of a megabyte cost least, and its brokers take them by default.
+#[cfg(feature = "client")]
+pub(crate) const BLOCK_BYTES: usize = 1 << 20;
+
+/// How long a block waits for more messages, ns.
+#[cfg(feature = "client")]
+pub(crate) const BLOCK_LINGER: i64 = 5_000_000;
+
+/// Bytes of the largest block, which has one message: brokers take requests of 100 MiB (`socket.request.max.bytes`).
+#[cfg(feature = "client")]
+pub(crate) const CARRIED_BYTES_MAX: usize = 96 << 20;
+
+/// Bytes of blocks that brokers have not acknowledged: a second of a link of 1 Gbit/s. Then messages stay in their
+/// streams.
+#[cfg(feature = "client")]
+pub(crate) const UNDER_WAY_MAX: usize = 128 << 20;
+
+/// Blocks whose memory is kept for the next: as many as are under way at once where brokers answer in 10 ms.
+#[cfg(feature = "client")]
+pub(crate) const SPARE_BLOCKS_MAX: usize = 32;
+
+/// Pause between two blocks that bring the frontier alone, ns: merges on other hosts wait for it.
+#[cfg(feature = "client")]
+pub(crate) const BEAT_PAUSE: i64 = 250_000_000;
+
+/// The same where the frontier stands still: they say that the host is there.
+#[cfg(feature = "client")]
+pub(crate) const BEAT_REST: i64 = 1_000_000_000;
+
+/// How long nothing comes of a host before it counts as away, ns: five beats.
+#[cfg(feature = "client")]
+pub(crate) const AWAY_PATIENCE: i64 = 5_000_000_000;
+
+/// Pause before a topic that was made is asked for again.
+#[cfg(feature = "client")]
+pub(crate) const TOPIC_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);

@@ -115,6 +115,29 @@ impl Producer {
         topic.send(&Outgoing { partition, key, payload, time_ms, headers, mark }, &mut self.spare)
     }
 
+    /// Puts bytes into the queue without a copy: they belong to the producer until [`Producer::returned`] gives them
+    /// back, after the report with their mark. Nothing else that is under way has that mark.
+    pub(crate) fn lend(
+        &mut self,
+        topic: usize,
+        partition: i32,
+        payload: Vec<u8>,
+        mark: usize,
+    ) -> Result<(), (Vec<u8>, Unsent)> {
+        match self.topics.get(topic) {
+            Some((_, topic)) => topic.lend(partition, payload, mark),
+            None => {
+                let wrong = Wrong { kind: Kind::NoTopic, text: "there is no topic of this number".into() };
+                Err((payload, Unsent::Wrong(wrong)))
+            }
+        }
+    }
+
+    /// The bytes of a message that has its report.
+    pub(crate) fn returned(&self, mark: usize) -> Option<Vec<u8>> {
+        self.client.returned(mark)
+    }
+
     /// Calls `each` for all messages of which the brokers have answered. An error: the producer sends nothing any more,
     /// make another.
     pub fn reports(&mut self, each: &mut dyn FnMut(Report)) -> Result<(), Fault> {

@@ -43,6 +43,22 @@ pub(crate) const SINK: [(&str, &str); 14] = [
     ("plugin.library.paths", "no code is loaded into the mover"),
 ];
 
+/// The same of `[hosts]`, whose properties are those of clients that send and of clients that read.
+pub(crate) const CARRIER: [(&str, &str); 12] = [
+    ("bootstrap.servers", "write `brokers`"),
+    ("metadata.broker.list", "write `brokers`"),
+    ("enable.idempotence", "hosts send each message once"),
+    ("acks", "all replicas acknowledge"),
+    ("request.required.acks", "all replicas acknowledge"),
+    ("message.timeout.ms", "hosts send until it is acknowledged"),
+    ("delivery.timeout.ms", "hosts send until it is acknowledged"),
+    ("transactional.id", "hosts send without transactions"),
+    ("group.id", "offsets are kept beside the mirror, without a group"),
+    ("enable.partition.eof", "hosts need it"),
+    ("statistics.interval.ms", "`beamport top` shows the hosts"),
+    ("plugin.library.paths", "no code is loaded into the mover"),
+];
+
 /// Parts of the names of properties whose values are secrets, those of later versions too.
 const SECRETS: [&str; 6] = ["password", "passphrase", "secret", "key.pem", "oauthbearer.config", "jaas"];
 

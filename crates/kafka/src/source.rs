@@ -14,6 +14,7 @@
 //! topic is still the same: a topic that was deleted and made again begins at 0, and its messages are not received
 //! yet.
 
+use crate::asking::{Asking, Offsets};
 use crate::client::{Claim, Pairs};
 use crate::librdkafka::{
     Batch, Content, Kind, Mark, OffsetAnswer, Queue, Record, Spec, Topic, TopicAnswer, Wake, Wrong,
@@ -202,7 +203,7 @@ enum Taken {
 }
 
 /// The properties of the client: ours, and those of the section, which win.
-fn pairs(plan: &Plan) -> Result<Pairs, Fault> {
+pub(crate) fn reading(plan: &Plan) -> Result<Pairs, Fault> {
     let ours = [
         ("bootstrap.servers", plan.brokers.as_str()),
         ("enable.partition.eof", "true"),
@@ -219,106 +220,11 @@ fn pairs(plan: &Plan) -> Result<Pairs, Fault> {
     Ok(pairs)
 }
 
-/// Where partitions are, as brokers have answered: by topic and number.
-type Offsets = HashMap<(String, i32), Option<u64>>;
-
-/// Questions of a start, each answered before the next.
-struct Asking<'a> {
-    plan: &'a Plan,
-    claim: &'a Claim,
-    answers: &'a Queue,
-    until: Instant,
-}
-
-impl Asking<'_> {
-    /// Waits for the next answer.
-    fn answer(&self) -> Result<Content, Fault> {
-        loop {
-            let event = self.answers.event(100);
-            self.claim.take_errors();
-            match event.map(|event| event.content()) {
-                Some(Content::Unanswered(mark, wrong)) if wrong.kind == Kind::Unsupported => {
-                    return Ok(Content::Offsets(mark, Vec::new()));
-                }
-                Some(Content::Unanswered(_, wrong)) => return Err(self.away(&wrong)),
-                Some(answers @ (Content::Topics(_) | Content::Offsets(..))) => {
-                    self.claim.answered();
-                    return Ok(answers);
-                }
-                _ if Instant::now() >= self.until => return Err(self.away(&Wrong::timed_out())),
-                _ => {}
-            }
-        }
-    }
-
-    fn away(&self, wrong: &Wrong) -> Fault {
-        self.plan.side().away(&self.claim.said().unwrap_or_else(|| wrong.clone()))
-    }
-
-    fn topics(&self) -> Result<Vec<TopicAnswer>, Fault> {
-        let asked =
-            self.claim.client().ask_topics(&self.plan.topics, false, START_PATIENCE_MS, Mark::Start, self.answers);
-        asked.map_err(|wrong| self.away(&wrong))?;
-        match self.answer()? {
-            Content::Topics(topics) => Ok(topics),
-            _ => Err(self.away(&Wrong::timed_out())),
-        }
-    }
-
-    fn offsets(&self, partitions: &[(String, i32)], spec: Spec) -> Result<Offsets, Fault> {
-        let mut offsets = Offsets::new();
-        for OffsetAnswer { topic, partition, offset, .. } in self.ask(partitions, spec)? {
-            let offset = offset.map_err(|wrong| self.plan.wrong(&topic, Some(partition), &wrong))?;
-            offsets.insert((topic, partition), offset);
-        }
-        match partitions.iter().find(|partition| !offsets.contains_key(*partition)) {
-            Some((topic, number)) => Err(self.plan.wrong(topic, Some(*number), &Wrong::timed_out())),
-            None => Ok(offsets),
-        }
-    }
-
-    /// Offsets from which on a partition has messages from this time on, ms; none where it has none. A partition of which
-    /// the search says so, and whose latest message is not older, is read from its first: see [`crate::group`].
-    fn since_time(&self, all: &[(String, i32)], time: i64, first: &Offsets, end: &Offsets) -> Result<Offsets, Fault> {
-        let mut found = self.offsets(all, Spec::Time(time))?;
-        let is_missing = |partition: &&(String, i32)| found.get(*partition).is_some_and(Option::is_none);
-        let missing: Vec<_> = all.iter().filter(is_missing).cloned().collect();
-        // Brokers before Kafka 3.0 have no answer: then the search has the last word.
-        for OffsetAnswer { topic, partition, offset, time_ms } in self.ask(&missing, Spec::Latest)? {
-            let latest = match offset {
-                Err(wrong) if wrong.kind == Kind::Unsupported => continue,
-                offset => offset.map_err(|wrong| self.plan.wrong(&topic, Some(partition), &wrong))?,
-            };
-            let place = (topic, partition);
-            let of = |offsets: &Offsets| offsets.get(&place).copied().flatten();
-            let is_before_end = latest.is_some_and(|latest| of(end).is_some_and(|end| latest < end));
-            if time_ms >= time && is_before_end {
-                let begin = of(first);
-                found.insert(place, begin);
-            }
-        }
-        Ok(found)
-    }
-
-    fn ask(&self, partitions: &[(String, i32)], spec: Spec) -> Result<Vec<OffsetAnswer>, Fault> {
-        if partitions.is_empty() {
-            return Ok(Vec::new());
-        }
-        let asked: Vec<_> = partitions.iter().map(|(topic, number)| (topic.as_str(), *number, spec)).collect();
-        let (client, is_committed) = (self.claim.client(), self.claim.is_committed());
-        let asked = client.ask_offsets(&asked, is_committed, START_PATIENCE_MS, Mark::Start, self.answers);
-        asked.map_err(|wrong| self.away(&wrong))?;
-        match self.answer()? {
-            Content::Offsets(_, rows) => Ok(rows),
-            _ => Err(self.away(&Wrong::timed_out())),
-        }
-    }
-}
-
 impl Open {
     fn start(plan: Arc<Plan>, now: i64, resume: &Resume) -> Result<Self, Fault> {
         let state = state::read(&resume.state)?;
-        let claim = Claim::new(pairs(&plan)?, &plan.topics).map_err(|(name, text)| plan.side().refused(&name, text))?;
+        let claim =
+            Claim::new(reading(&plan)?, &plan.topics).map_err(|(name, text)| plan.side().refused(&name, text))?;
         let wake = Wake::new().map_err(|e| Fault::io(format!("source `{}` cannot start", plan.name), &e))?;
         let wake = Arc::new(wake);
         let (records, answers) = (Queue::new(claim.client(), &wake), Queue::new(claim.client(), &wake));

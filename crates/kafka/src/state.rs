@@ -106,7 +106,7 @@ mod tests {
 
     fn stream(next_seq: u64, life: u32) -> Resume {
         let origin = ResumeOrigin { name: "a/0".into(), next_seq, last_time: 0, life };
-        Resume { origins: vec![origin], state: String::new() }
+        Resume { origins: vec![origin], ..Resume::default() }
     }
 
     fn kept(id: &str, next: u64, life: u32) -> State {

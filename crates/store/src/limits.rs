@@ -68,6 +68,14 @@ pub const CLOCK_HOLDS_NS: i64 = 60_000_000_000;
 pub const READER_MAPS_MAX: usize = 96;
 /// Rows of a view's table of parents: an entry has 16 bits for them, and 0 is none.
 pub const PARENTS_MAX: usize = 65_535;
+/// Lines `near` of a mirror's header: with the rest it stays below [`HEADER_BYTES_MAX`].
+pub const NEAR_MAX: usize = 8192;
+/// Bytes of the head of a block: one line of a cache.
+pub const BLOCK_HEAD_BYTES: usize = 64;
+/// Version of blocks; a reader refuses any other.
+pub const BLOCK_VERSION: u16 = 1;
+/// Messages of a block: their entries are a quarter of what Kafka takes as one record by default.
+pub const BLOCK_MESSAGES_MAX: usize = 4096;
 /// Views of views that are followed: each costs a look into another index for each message.
 pub const VIEW_DEPTH_MAX: u32 = 4;
 /// Places of damage that `verify` names: further ones are only counted.

@@ -72,6 +72,7 @@ fn make(folder: &Path, name: &str, first: u64, count: u64, segments: (u32, u32))
         home: None,
         shared_memory: None,
         epochs: vec![(1, first)],
+        near: Vec::new(),
     };
     header.write(&Os, folder).unwrap();
     std::fs::write(folder.join("origins"), format!("{:08x} o\n", crc32c(b"o"))).unwrap();

@@ -117,8 +117,10 @@ const CRATES: [Layers; 16] = [
             &["client", "partition", "property"],
             &["plan", "producer"],
             &["group", "trouble"],
+            &["asking"],
             &["probe", "sink", "source"],
             &["kinds"],
+            &["mirror"],
         ],
     },
     Layers {

@@ -14,7 +14,7 @@ pub use replay::Speed;
 pub use sink::{Around, FileKind, FilePlan, SinkKind, TemplateAnswer, TemplateCheck};
 pub(crate) use sink::{check_name as check_file_name, filled, one_for_all};
 
-use flow::edge::{CommandKind, ExportKind, SourceKind, WorkerKind};
+use flow::edge::{CarrierKind, CommandKind, ExportKind, SourceKind, WorkerKind};
 
 /// The kinds that an instrument file may name. A program of its own may know more:
 /// `beamport::run(&Registry::builtin().source(&mine::SOURCE))`.
@@ -25,6 +25,7 @@ pub struct Registry {
     workers: Vec<&'static WorkerKind>,
     commands: Vec<&'static CommandKind>,
     exports: Vec<&'static ExportKind>,
+    carriers: Vec<&'static CarrierKind>,
 }
 
 impl Registry {
@@ -37,6 +38,7 @@ impl Registry {
             workers: Vec::new(),
             commands: Vec::new(),
             exports: Vec::new(),
+            carriers: Vec::new(),
         };
         none.source(&sim::SOURCE)
             .source(&replay::SOURCE)
@@ -50,6 +52,7 @@ impl Registry {
             .sink(&files::SINK)
             .sink(&kafka::SINK)
             .sink(&epics::SINK)
+            .carrier(&kafka::CARRIER)
             .export(&udp::GEB)
             .export(&udp::HLD)
             .command(&epics::PUT)
@@ -103,6 +106,20 @@ impl Registry {
         self.exports.retain(|known| known.name != kind.name);
         self.exports.push(kind);
         self
+    }
+
+    /// The same with another carrier of streams between hosts, in the place of one of the same name.
+    #[must_use]
+    pub fn carrier(mut self, kind: &'static CarrierKind) -> Self {
+        self.carriers.retain(|known| known.name != kind.name);
+        self.carriers.push(kind);
+        self
+    }
+
+    /// Carriers of streams between hosts.
+    #[must_use]
+    pub fn carriers(&self) -> &[&'static CarrierKind] {
+        &self.carriers
     }
 
     /// Formats of exported files.

@@ -282,6 +282,16 @@ pub static INCLUSIVE: Key = key(
 /// `settle`
 pub static SETTLE: Key = key("settle", "duration", "2 s", "How long after its end a run waits for late messages.");
 
+/// `carrier`
+pub static CARRIER: Key =
+    required("carrier", "a kind of carrier", "What carries streams between the hosts: the table below.");
+/// `host`
+pub static HOST: Key =
+    key("host", "name of a host", "", "The host on which it runs. Default: the first `[host.NAME]` of the file.");
+/// `data` of a host
+pub static HOST_DATA: Key =
+    key("data", "folder", "", "Folder of the streams of this host. Default: that of the instrument.");
+
 /// Above the sections
 pub static TOP: Table = Table { title: "Above the sections", keys: &[&INSTRUMENT, &DATA, &READER_TIMEOUT, &READERS] };
 /// [source.NAME], every kind
@@ -329,6 +339,27 @@ pub static LIVE_SINK: Table = Table { title: "[sink.NAME], every live sink", key
 /// [run.NAME]
 pub static RUN: Table = Table { title: "[run.NAME]", keys: &[&START, &STOP, &RUN_DURATION, &INCLUSIVE, &SETTLE] };
 
+/// [hosts]
+pub static HOSTS: Table = Table { title: "[hosts]", keys: &[&CARRIER] };
+/// [host.NAME]
+pub static HOST_NAME: Table = Table { title: "[host.NAME]", keys: &[&HOST_DATA] };
+/// Sections that run on a host
+pub static ON_HOST: Table =
+    Table { title: "[source.NAME], [merge.NAME], [worker.NAME] and [sink.NAME], with [hosts]", keys: &[&HOST] };
+
 /// The tables of keys that belong to no kind of source or sink, in the order of the reference page.
-pub static TABLES: [&Table; 10] =
-    [&TOP, &SOURCE, &MERGE, &MERGE_TIME, &MERGE_NUMBER, &WORKER, &OUTPUT, &SINK, &LIVE_SINK, &RUN];
+pub static TABLES: [&Table; 13] = [
+    &TOP,
+    &SOURCE,
+    &MERGE,
+    &MERGE_TIME,
+    &MERGE_NUMBER,
+    &WORKER,
+    &OUTPUT,
+    &SINK,
+    &LIVE_SINK,
+    &RUN,
+    &HOSTS,
+    &HOST_NAME,
+    &ON_HOST,
+];

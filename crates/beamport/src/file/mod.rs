@@ -9,6 +9,7 @@
 mod comes;
 mod cross;
 mod family;
+mod hosts;
 pub mod keys;
 mod lines;
 mod live;
@@ -23,6 +24,7 @@ mod stream;
 mod worker;
 mod writers;
 
+pub use hosts::{Crossing, HostPart, HostSection, Hosts, LEAD_RUNS, MIRROR, SINK as HOSTS_SINK};
 pub use live::LiveSection;
 pub use merge::{MergeKind, MergeSection, Waits};
 pub use run::{RunSection, Start};
@@ -79,6 +81,10 @@ pub struct Instrument {
     pub runs: Vec<RunSection>,
     /// The page, where there is one.
     pub page: Option<web::Plan>,
+    /// The hosts, where there are several.
+    pub hosts: Option<Hosts>,
+    /// Of [`Instrument::part`]: whose part it is. The whole instrument, of every host or without hosts, has none.
+    pub part: Option<HostPart>,
     /// Commands of edges at the control socket.
     pub commands: Vec<&'static CommandKind>,
     /// Settings that have no effect as written, such as a key that is ignored.
@@ -118,6 +124,9 @@ pub fn parse(
             mistakes: &mut mistakes,
             has_holes: parsed.has_holes,
             entries: limits::ENTRIES_MAX,
+            has_hosts: false,
+            hosts: Vec::new(),
+            host_of: HashMap::new(),
         };
         reader.instrument(document.as_table(), path, &template_check)
     });
@@ -192,11 +201,18 @@ struct Reader<'a> {
     has_holes: bool,
     /// Entries that ranges in lists may still stand for.
     entries: usize,
+    /// The file has `[hosts]`.
+    has_hosts: bool,
+    hosts: Vec<HostSection>,
+    /// Hosts of stages and sinks that name one.
+    host_of: HashMap<String, Setting<String>>,
 }
 
 /// The section of the page.
 const PAGE: &str = "web";
-const SECTIONS: [&str; 5] = ["source", "merge", "worker", "sink", "run"];
+/// The section of the hosts.
+const HOSTS: &str = "hosts";
+const SECTIONS: [&str; 6] = ["host", "source", "merge", "worker", "sink", "run"];
 
 impl Reader<'_> {
     fn instrument(&mut self, root: &dyn TableLike, path: &Path, template_check: &TemplateCheck<'_>) -> Instrument {
@@ -253,12 +269,28 @@ impl Reader<'_> {
             sinks: Vec::new(),
             runs: Vec::new(),
             page: None,
+            hosts: None,
+            part: None,
             commands: self.registry.commands().to_vec(),
             warnings: Vec::new(),
             shown,
             shown_page: None,
         };
-        self.page(root, &folder, &mut instrument);
+        if let Some((line, (plan, shown))) =
+            self.nameless(PAGE, root, &folder, |section, _| (web::read(section), section.end()))
+        {
+            (instrument.page, instrument.shown_page) = (plan, Some((line, shown)));
+        }
+        let hosts = self.nameless(HOSTS, root, &folder, |section, registry| {
+            let kind = kind_of(section, &keys::CARRIER, registry.carriers(), |kind| kind.name);
+            let plan = kind.and_then(|kind| (kind.read)(section));
+            // Without a kind the keys that belong here are not known: the kind comes first.
+            if kind.is_some() { (plan, section.end()) } else { (plan, Vec::new()) }
+        });
+        instrument.hosts = hosts.and_then(|(line, (plan, shown))| {
+            Some(Hosts { line, carrier: plan?, all: Vec::new(), of: HashMap::new(), shown })
+        });
+        self.has_hosts = root.contains_key(HOSTS);
         let mut count = 0;
         for kind in SECTIONS {
             self.kind(kind, root, &mut count, &folder, template_check, &mut instrument);
@@ -277,28 +309,40 @@ impl Reader<'_> {
             })
             .unwrap_or_default();
         instrument.sort_stages();
+        if let Some(hosts) = &mut instrument.hosts {
+            (hosts.all, hosts.of) = (std::mem::take(&mut self.hosts), std::mem::take(&mut self.host_of));
+        }
         shadow::resolve(self.page, self.mistakes, self.has_holes, &mut instrument);
         cross::check_stages(self.page, self.mistakes, self.has_holes, &names, &mut instrument);
         cross::check(self.page, self.mistakes, self.has_holes, &names, &mut instrument);
+        if let Some(hosts) = &instrument.hosts {
+            hosts::check(self.page, self.mistakes, &instrument, hosts);
+        }
         instrument.split_copies();
         instrument
     }
 
-    /// Reads `[web]`, the one section without a name.
-    fn page(&mut self, root: &dyn TableLike, folder: &Path, into: &mut Instrument) {
-        let Some((key, item)) = root.get_key_value(PAGE) else { return };
+    /// Reads a section without a name: its line and what `read` makes of it.
+    fn nameless<T>(
+        &mut self,
+        word: &str,
+        root: &dyn TableLike,
+        folder: &Path,
+        read: impl FnOnce(&mut Section<'_>, &Registry) -> T,
+    ) -> Option<(u32, T)> {
+        let (key, item) = root.get_key_value(word)?;
         let line = key.span().or_else(|| item.span()).map_or(1, |span| self.page.line(span.start));
         let Some(table) = item.as_table_like() else {
-            let what = format!("`{PAGE}` is a section, not a value");
-            self.mistakes.push(self.page.mistake(line, what, "", format!("write `[{PAGE}]` and its keys below")));
-            return;
+            let what = format!("`{word}` is a section, not a value");
+            self.mistakes.push(self.page.mistake(line, what, "", format!("write `[{word}]` and its keys below")));
+            return None;
         };
         let owner = |name: &str| owner_of(self.registry, name);
         let mut section = Section {
             page: self.page,
             folder,
             elsewhere: &owner,
-            title: format!("[{PAGE}]"),
+            title: format!("[{word}]"),
             line,
             table,
             mistakes: self.mistakes,
@@ -306,8 +350,7 @@ impl Reader<'_> {
             shown: Vec::new(),
             asked: Vec::new(),
         };
-        into.page = web::read(&mut section);
-        into.shown_page = Some((line, section.end()));
+        Some((line, read(&mut section, self.registry)))
     }
 
     /// Reads all sections of one kind.
@@ -412,7 +455,16 @@ impl Reader<'_> {
             asked: Vec::new(),
         };
         wrong.into_iter().for_each(|(key, refused)| section.refuse_named(&key, "a range", refused));
+        let mut data: &Path = &into.data;
+        if !["host", "run"].contains(&place.kind) && self.has_hosts {
+            let host: Option<Setting<String>> = section.get(&keys::HOST);
+            let is_it = |section: &&HostSection| host.as_ref().is_none_or(|host| host.as_str() == section.name);
+            let own = self.hosts.iter().find(is_it).and_then(|section| section.data.as_ref());
+            data = own.map_or(data, |own| own.value.as_path());
+            self.host_of.extend(host.map(|host| (name.to_owned(), host)));
+        }
         match place.kind {
+            "host" => self.hosts.push(hosts::read(name, &mut section)),
             "source" => into.stages.extend(source::read(name, &mut section, self.registry).map(Stage::Source)),
             "merge" => into.stages.push(Stage::Merge(merge::read(name, &mut section))),
             "worker" => into.stages.push(Stage::Worker(Box::new(worker::read(name, &mut section, self.registry)))),
@@ -420,7 +472,7 @@ impl Reader<'_> {
                 // Without a kind the keys that belong here are not known: the kind comes first.
                 match kind_of(&mut section, &keys::SINK_KIND, self.registry.sinks(), |kind| kind.name()) {
                     Some(SinkKind::Files(kind)) => {
-                        let around = Around { data: &into.data, template_check };
+                        let around = Around { data, template_check };
                         into.sinks.push(sink::read(name, &mut section, kind, &around));
                     }
                     Some(SinkKind::Live(kind)) => {
@@ -434,7 +486,7 @@ impl Reader<'_> {
     }
 
     fn refuse_unknown_top(&mut self, root: &dyn TableLike) {
-        let known: Vec<&str> = keys::TOP.keys.iter().map(|key| key.name).chain(SECTIONS).chain([PAGE]).collect();
+        let known: Vec<&str> = keys::TOP.keys.iter().map(|key| key.name).chain(SECTIONS).chain([PAGE, HOSTS]).collect();
         for (name, item) in root.iter().filter(|(name, _)| !known.contains(name)) {
             if self.mistakes.is_full() {
                 self.mistakes.has_more = true;
@@ -446,8 +498,8 @@ impl Reader<'_> {
             let (cause, hint) = if let Some(near) = nearest(name, known.iter().copied()) {
                 (
                     String::new(),
-                    if near == PAGE {
-                        format!("did you mean `[{PAGE}]`?")
+                    if [PAGE, HOSTS].contains(&near) {
+                        format!("did you mean `[{near}]`?")
                     } else if SECTIONS.contains(&near) {
                         format!("did you mean `[{near}.NAME]`?")
                     } else {
@@ -460,7 +512,7 @@ impl Reader<'_> {
                 (
                     String::new(),
                     "known keys: instrument, data, [source.NAME], [merge.NAME], [worker.NAME], [sink.NAME], \
-                     [run.NAME], [web]"
+                     [run.NAME], [web], [hosts], [host.NAME]"
                         .to_owned(),
                 )
             };
@@ -495,7 +547,15 @@ fn owner_of(registry: &Registry, name: &str) -> Option<String> {
     let more = || registry.sources().iter().find_map(|kind| (kind.more?.owner)(name));
     let worker = || registry.workers().iter().find(|kind| has(kind.keys)).map(|kind| worker_title(kind.name));
     let page = || has(&web::KEYS).then(|| format!("[{PAGE}]"));
-    table(first).or_else(source).or_else(|| table(rest)).or_else(sink).or_else(more).or_else(worker).or_else(page)
+    let carrier = || registry.carriers().iter().any(|kind| has(kind.keys)).then(|| format!("[{HOSTS}]"));
+    table(first)
+        .or_else(source)
+        .or_else(|| table(rest))
+        .or_else(sink)
+        .or_else(more)
+        .or_else(worker)
+        .or_else(page)
+        .or_else(carrier)
 }
 
 fn source_title(kind: &str) -> String {
@@ -510,8 +570,9 @@ fn worker_title(call: &str) -> String {
     format!("[worker.NAME.parameters], call = \"{call}\"")
 }
 
-/// Names of streams that beamport itself keeps in the data folder, and of the folder of files beside them.
-const RESERVED: [&str; 4] = ["runs", "control", "status", "files"];
+/// Names of streams that beamport itself keeps in the data folder, of the folder of files beside them, and of the sink
+/// that sends streams to other hosts.
+const RESERVED: [&str; 5] = ["runs", "control", "status", "files", hosts::SINK];
 
 fn check_section_name(kind: &str, name: &str) -> Result<(), Refused> {
     match kind {
@@ -544,6 +605,9 @@ pub fn reference(registry: &Registry) -> String {
         }
     }
     page += &table(&format!("[{PAGE}]"), &web::KEYS);
+    let carriers = registry.carriers();
+    page += &kinds("carriers", carriers.iter().map(|kind| (kind.name, kind.about)));
+    page.extend(carriers.iter().map(|kind| table(&format!("[{HOSTS}], carrier = \"{}\"", kind.name), kind.keys)));
     let more: Vec<String> =
         registry.sources().iter().filter_map(|kind| kind.more).map(|more| (more.reference)()).collect();
     page + &more.join("\n")

@@ -1,6 +1,6 @@
 //! The resolved file as `check --show` prints it: every value with its origin.
 
-use super::{Instrument, PAGE, RunSection, SinkSection};
+use super::{HOSTS, HOSTS_SINK, HostSection, Instrument, MIRROR, PAGE, RunSection, SinkSection, Stage};
 use serde_json::{Value as Json, json};
 use settings::{Origin, Shown};
 use std::collections::HashSet;
@@ -18,7 +18,11 @@ impl Instrument {
     fn parts(&self) -> impl Iterator<Item = Part<'_>> {
         // A merge whose output is a copy is two stages and one section.
         let copies: HashSet<&str> = self.merges().filter_map(|merge| merge.copied.as_deref()).collect();
-        let written = self.stages.iter().filter(move |stage| stage.merge().is_some() || !copies.contains(stage.name()));
+        let is_added = |stage: &Stage| stage.source().is_some_and(|source| source.kind == MIRROR);
+        let is_written = move |stage: &&Stage| stage.merge().is_some() || !copies.contains(stage.name());
+        // The part of a host has stages that no section names.
+        let written =
+            self.stages.iter().filter(move |stage| !is_added(stage) && stage.name() != HOSTS_SINK).filter(is_written);
         let stages = written.map(|stage| Part {
             kind: stage.kind(),
             name: stage.merge().and_then(|merge| merge.copied.as_deref()).unwrap_or(stage.name()),
@@ -32,7 +36,9 @@ impl Instrument {
             .map(|SinkSection { name, line, shown, .. }| Part { kind: "sink", name, line: *line, shown });
         let runs =
             self.runs.iter().map(|RunSection { name, line, shown, .. }| Part { kind: "run", name, line: *line, shown });
-        stages.chain(sinks).chain(runs)
+        let hosts = self.hosts.iter().flat_map(|hosts| &hosts.all);
+        let hosts = hosts.map(|HostSection { name, line, shown, .. }| Part { kind: "host", name, line: *line, shown });
+        hosts.chain(stages).chain(sinks).chain(runs)
     }
 
     /// The resolved file as TOML, each line with `# default` or `# FILE:LINE`. It reads back to the same instrument.
@@ -40,6 +46,11 @@ impl Instrument {
     pub fn show(&self) -> String {
         let file = self.file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         let mut lines = rows(&self.shown, &file);
+        if let Some(hosts) = &self.hosts {
+            lines.push((String::new(), String::new()));
+            lines.push((format!("[{HOSTS}]"), format!("{file}:{}", hosts.line)));
+            lines.extend(rows(&hosts.shown, &file));
+        }
         for part in self.parts() {
             lines.push((String::new(), String::new()));
             lines.push((format!("[{}.{}]", part.kind, part.name), format!("{file}:{}", part.line)));
@@ -68,7 +79,8 @@ impl Instrument {
         };
         let named = self.parts().map(|part| section(part.kind, Some(part.name), part.line, part.shown));
         let page = self.shown_page.iter().map(|(line, shown)| section(PAGE, None, *line, shown));
-        let sections: Vec<Json> = named.chain(page).collect();
+        let hosts = self.hosts.iter().map(|hosts| section(HOSTS, None, hosts.line, &hosts.shown));
+        let sections: Vec<Json> = hosts.chain(named).chain(page).collect();
         json!({"instrument": *self.name, "settings": settings(&self.shown), "sections": sections})
     }
 }

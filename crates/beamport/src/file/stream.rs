@@ -131,6 +131,18 @@ pub(super) fn read(section: &mut Section<'_>, of: &StreamKeys, message_bytes: u6
     stream
 }
 
+/// Of a mirror of a book: it is small, and kept whole.
+pub(super) fn of_book() -> StreamSection {
+    StreamSection {
+        level: Some(Setting::by_default(Level::Disk)),
+        when_full: Setting::by_default(WhenFull::Wait),
+        live: Setting::by_default(Size(limits::LIVE_BYTES_BOOK)),
+        retain: None,
+        retain_age: None,
+        keep_free: None,
+    }
+}
+
 /// The live end, where its size is allowed.
 fn live_of(section: &mut Section<'_>, key: &'static Key, message_bytes: u64) -> Option<Setting<Size>> {
     let proposed = Size((limits::LIVE_MESSAGES * message_bytes).next_multiple_of(1 << 20));

@@ -2,6 +2,7 @@
 //! ones.
 
 mod hostile;
+mod hosts;
 
 use super::*;
 use crate::edges::SinkKind;
@@ -106,8 +107,9 @@ fn examples(folder: &Folder) -> Vec<PathBuf> {
         let copy = folder.0.join(entry.file_name());
         std::fs::copy(entry.path(), &copy).unwrap();
         // Without Kafka the program refuses its section; without the libraries of EPICS too.
-        let is_readable = (cfg!(feature = "kafka") || !copy.ends_with("kafka.toml"))
-            && (epics::version().is_ok() || !["epics.toml", "feedback.toml"].iter().any(|name| copy.ends_with(name)));
+        let is_one_of = |names: [&str; 2]| names.iter().any(|name| copy.ends_with(name));
+        let is_readable = (cfg!(feature = "kafka") || !is_one_of(["kafka.toml", "two-hosts.toml"]))
+            && (epics::version().is_ok() || !is_one_of(["epics.toml", "feedback.toml"]));
         if is_readable && copy.extension().is_some_and(|end| end == "toml") {
             files.push(copy);
         }
@@ -871,7 +873,8 @@ fn tables() -> Vec<&'static [&'static Key]> {
     let sinks = registry.sinks().iter().map(|kind| kind.keys());
     // `copy` has no parameters.
     let workers = registry.workers().iter().map(|kind| kind.keys).filter(|keys| !keys.is_empty());
-    keys::TABLES.iter().map(|table| table.keys).chain(sources).chain(sinks).chain(workers).collect()
+    let carriers = registry.carriers().iter().map(|kind| kind.keys);
+    keys::TABLES.iter().map(|table| table.keys).chain(sources).chain(sinks).chain(workers).chain(carriers).collect()
 }
 
 /// The keys that a reader asks for in a section of these lines.
@@ -917,6 +920,9 @@ fn each_kind_asks_for_the_keys_that_it_declares() {
             SinkKind::Files(kind) => drop((kind.read)("x", section, &around)),
             SinkKind::Live(kind) => drop((kind.read)("x", section)),
         });
+    }
+    for kind in registry.carriers() {
+        check(kind.name, kind.keys, &|section| drop((kind.read)(section)));
     }
     for kind in registry.workers() {
         check(kind.name, kind.keys, &|section| {
@@ -1200,7 +1206,7 @@ fn every_default_can_be_read_by_its_own_key() {
         .map(|key| key.trim_start_matches("parameters."))
         .collect();
     // Their sections are refused where the libraries of EPICS or Kafka are missing.
-    let unbuilt = [epics::SINK.keys, kafka::SINK.keys];
+    let unbuilt = [epics::SINK.keys, kafka::SINK.keys, kafka::CARRIER.keys];
     let built = tables().into_iter().filter(|keys| !unbuilt.contains(keys));
     for key in built.flatten().filter(|key| !key.default.is_empty()) {
         assert!(shown.contains(key.name), "`{}` has a default that is not used", key.name);

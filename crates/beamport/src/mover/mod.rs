@@ -16,6 +16,7 @@ mod control;
 mod cutover;
 mod duties;
 mod file_watch;
+mod hosts;
 mod merges;
 mod missing;
 mod poller;
@@ -49,7 +50,7 @@ use duties::{DoneRun, Duties, Remaining};
 use file_watch::FileWatch;
 use flow::commits::FinishedRuns;
 use flow::records::{Gap, Run};
-use flow::{Book, Data, Fault, RunKeeper, StreamView};
+use flow::{Book, Data, Fault, RunKeeper, RunsView, StreamView};
 use reader_names::ReaderNames;
 use receiver::Asked;
 use serde_json::Value;
@@ -87,6 +88,10 @@ pub struct Mover {
     unsealed: BTreeMap<String, State>,
     /// The runs that each of `instrument.sinks` has finished, in the same order.
     finished: Vec<FinishedRuns>,
+    /// The runs of the host that leads, where this one adopts them.
+    lead: Option<RunsView>,
+    /// Streams that the carrier does not have up to these sequences, since this host has nothing else to do.
+    to_carry: Option<Vec<(String, u64)>>,
     /// Files that may or may not be finished: the books no longer say.
     unknown_outcome: Vec<Key>,
     declared: bool,
@@ -135,20 +140,11 @@ impl Mover {
             let mut changed = false;
             match signals.load(Ordering::Relaxed) {
                 0 => {}
-                LEAVE_RUNS => {
+                signal @ (1 | LEAVE_RUNS) if signal == LEAVE_RUNS || self.lead.is_some() => {
                     self.leave_done_runs();
                     return Ok(std::mem::take(&mut self.children.written));
                 }
-                1 => {
-                    if !std::mem::replace(&mut self.ending, true) {
-                        self.leave_done_runs();
-                    }
-                    if !ended {
-                        // Where the disk has no room this is tried again: the run stays open until it is written down.
-                        ended = self.keeper.end_all("interrupted", now)?;
-                        changed = true;
-                    }
-                }
+                1 => changed |= self.end_runs(&mut ended, now)?,
                 _ => {
                     self.children.kill();
                     return Err(stopped_at_once());
@@ -168,14 +164,16 @@ impl Mover {
                 changed |= self.begin_command(command, now);
             }
             self.answer_commands(now);
+            let (has_adopted, fault) = self.adopt_runs(now);
+            changed |= has_adopted;
             changed |= self.keep_runs(now)?;
-            self.runs_fault.set_fault(self.keeper.trouble());
+            self.runs_fault.set_fault(fault.or_else(|| self.keeper.trouble()));
             self.supervise_writers(changed, &mut left);
             look(self);
             // To repair a run with incomplete files, the user replays it from the sources.
             let ends = !left.unsealed || self.declared && self.children.failed.iter().any(|file| file.is_incomplete);
-            let is_done = ends && left.files.is_empty() && self.duties.is_none();
-            if is_done && (self.declared || ended) {
+            let is_done = ends && left.files.is_empty() && self.duties.is_none() && self.knows_declared();
+            if self.is_carried(is_done && (self.declared || ended))? {
                 return Ok(std::mem::take(&mut self.children.written));
             }
             // A command does not wait for the end of the pause.
@@ -188,6 +186,19 @@ impl Mover {
                 }
             };
         }
+    }
+
+    /// Ends the open runs. True where that may have changed one.
+    fn end_runs(&mut self, ended: &mut bool, now: i64) -> Result<bool, Fault> {
+        if !std::mem::replace(&mut self.ending, true) {
+            self.leave_done_runs();
+        }
+        if *ended {
+            return Ok(false);
+        }
+        // Where the disk has no room this is tried again: the run stays open until it is written down.
+        *ended = self.keeper.end_all("interrupted", now)?;
+        Ok(true)
     }
 
     /// Looks at what others may have changed: files, readers, the disk and the clock.
@@ -234,7 +245,8 @@ impl Mover {
     /// Stages whose streams runs are made of: sources, and merges and workers that sinks take.
     fn members(&self) -> impl Iterator<Item = &StageHandle> {
         let is_taken = |stream: &str| self.instrument.sinks.iter().any(|s| s.inputs.iter().any(|i| i == stream));
-        let stages = self.stages().filter(move |(stage, _)| stage.source().is_some() || is_taken(stage.name()));
+        let is_source = |stage: &Stage| stage.source().is_some() && !Data::is_book(stage.name());
+        let stages = self.stages().filter(move |(stage, _)| is_source(stage) || is_taken(stage.name()));
         stages.map(|(_, handle)| handle)
     }
 

@@ -4,7 +4,7 @@
 use super::poller::{Poller, Ready};
 use super::stage::{self, NAP, StageHandle, StageThread};
 use crate::file::LiveSection;
-use crate::limits::{SINK_CLOSE_PAUSE, SINK_STOP_PATIENCE, STATUS_PAUSE};
+use crate::limits::{FRONTIER_PAUSE, SINK_CLOSE_PAUSE, SINK_STOP_PATIENCE, STATUS_PAUSE};
 use flow::{Data, Fault, Relay, RelayOptions, Step};
 use std::fs::File;
 use std::sync::Arc;
@@ -41,7 +41,8 @@ fn run(
     let options = RelayOptions { early: section.early.value };
     let relay = Relay::open(data, &section.name, &section.inputs, sink, options, data.media.now())?;
     let poller = Poller::new(wake).map_err(|e| Fault::io(format!("sink `{}` cannot wait", section.name), &e))?;
-    let mut running = Running { relay, data: data.clone(), poller, ready: Vec::new() };
+    let frontiers = if relay.follows_frontiers() { inputs } else { &[] };
+    let mut running = Running { relay, data: data.clone(), poller, ready: Vec::new(), frontiers, followed: None };
     let mut published: Option<Instant> = None;
     while !stop.load(Ordering::Relaxed) {
         running.step(handle, STATUS_PAUSE)?;
@@ -56,6 +57,10 @@ fn run(
     while !left().is_zero() && !running.relay.is_idle() && running.relay.trouble().is_none() {
         running.step(handle, left())?;
     }
+    // The stages have ended: the sink tells how far they came.
+    running.followed = None;
+    running.follow()?;
+    running.step(handle, Duration::ZERO)?;
     let stopped = running.relay.stop(left());
     while !running.relay.close()? && !left().is_zero() {
         std::thread::sleep(SINK_CLOSE_PAUSE);
@@ -64,22 +69,42 @@ fn run(
 }
 
 /// A relay and what wakes it.
-struct Running {
+struct Running<'a> {
     relay: Relay,
     data: Data,
     poller: Poller,
     ready: Vec<Ready>,
+    /// The stages whose frontiers the sink follows, and when it was last told of them.
+    frontiers: &'a [StageHandle],
+    followed: Option<Instant>,
 }
 
-impl Running {
+impl Running<'_> {
+    /// Passes on how far the stages of the inputs have come.
+    fn follow(&mut self) -> Result<(), Fault> {
+        if self.frontiers.is_empty() || self.followed.is_some_and(|at| at.elapsed() < FRONTIER_PAUSE) {
+            return Ok(());
+        }
+        self.followed = Some(Instant::now());
+        for view in self.frontiers.iter().filter_map(StageHandle::view) {
+            let frontier = if view.ended { i64::MAX } else { view.frontier };
+            self.relay.advance(&view.name, frontier)?;
+        }
+        Ok(())
+    }
+
     /// One step, and the sleep behind it, `most` at most.
     fn step(&mut self, handle: &StageHandle, most: Duration) -> Result<(), Fault> {
-        let Self { relay, data, poller, ready } = self;
+        self.follow()?;
+        let Self { relay, data, poller, ready, .. } = self;
         let now = data.media.now();
         let step = relay.step(now)?;
         handle.set_fault(relay.trouble());
         let Step::At(when) = step else { return Ok(()) };
-        let pause = Duration::from_nanos(when.saturating_sub(now).max(0) as u64).min(most);
+        let mut pause = Duration::from_nanos(when.saturating_sub(now).max(0) as u64).min(most);
+        if !self.frontiers.is_empty() {
+            pause = pause.min(FRONTIER_PAUSE);
+        }
         relay.rest(&mut |at, descriptor| poller.arm(at, descriptor, false))?;
         poller.wait(Some(pause), ready);
         // A descriptor in an error state is ready again at once, and it is for the sink to see why.

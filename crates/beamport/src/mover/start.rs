@@ -13,12 +13,12 @@ use super::receiver::Asked;
 use super::stage::StageHandle;
 use super::stalls::Stalls;
 use super::{AGAIN, Mover, merges, relays, sources, workers};
-use crate::file::{Instrument, SinkSection, Stage, Start};
+use crate::file::{Instrument, LEAD_RUNS, SinkSection, Stage, Start};
 use flow::commits::{self, FinishedRuns};
 use flow::edge::Provenance;
 use flow::limits::BOOK_HISTORY_BYTES;
 use flow::records::{Run, Stop};
-use flow::{Book, Data, Fault, Keeps, Passes, RunKeeper};
+use flow::{Book, Data, Fault, Keeps, Passes, RunKeeper, RunsView};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -40,18 +40,12 @@ impl Mover {
         let data = Data::on_disk(&folder);
         file_watch::refuse_headless(&data, &instrument)?;
         let keeper = with_room(signals, || RunKeeper::open(&data))?;
-        if let cut @ store::Recovery::Cut { first, end, marked, .. } = keeper.recovery() {
-            // A step of a run that is not on the disk has not happened.
-            match end.max(marked) > first {
-                true => tracing::warn!("stream `{}` is damaged, runs are lost: {cut}", flow::RUNS),
-                false => tracing::info!("stream `{}` is recovered from the disk, no run is lost", flow::RUNS),
-            }
-        }
+        log_cut(&keeper);
         let unknown_outcome = unknown_outcome(&data, &instrument, keeper.runs())?;
         let book = with_room(signals, || Book::open(&data, "control", Keeps::Newest(BOOK_HISTORY_BYTES)))?;
         let control = with_room(signals, || Control::listen(&folder, EdgeCommands::new(&instrument)))?;
-        let asked = Asked::default();
-        asked.waits.store(instrument.runs.iter().any(|run| run.start.value != Start::Now), Ordering::Relaxed);
+        let lead = lead_of(&data, &instrument);
+        let asked = asked_of(&instrument, lead.is_none());
         let mut mover = Self {
             declared: !instrument.runs.is_empty(),
             instrument,
@@ -69,6 +63,8 @@ impl Mover {
             stalls: Stalls::default(),
             unsealed: BTreeMap::new(),
             finished: Vec::new(),
+            lead,
+            to_carry: None,
             unknown_outcome,
             done_before: BTreeSet::new(),
             done: BTreeMap::new(),
@@ -162,6 +158,10 @@ impl Mover {
     }
 
     pub(super) fn begin_declared(&mut self) -> Result<(), Fault> {
+        // The host that leads begins them.
+        if self.lead.is_some() {
+            return Ok(());
+        }
         for section in self.instrument.runs.clone() {
             if self.keeper.runs().iter().any(|r| r.name == section.name) {
                 continue;
@@ -237,6 +237,30 @@ impl Mover {
         }
         Ok(Value::from(all).to_string())
     }
+}
+
+/// Logs what a recovery has cut of the runs.
+fn log_cut(keeper: &RunKeeper) {
+    if let cut @ store::Recovery::Cut { first, end, marked, .. } = keeper.recovery() {
+        // A step of a run that is not on the disk has not happened.
+        match end.max(marked) > first {
+            true => tracing::warn!("stream `{}` is damaged, runs are lost: {cut}", flow::RUNS),
+            false => tracing::info!("stream `{}` is recovered from the disk, no run is lost", flow::RUNS),
+        }
+    }
+}
+
+/// The runs of the host that leads; none where this one does.
+fn lead_of(data: &Data, instrument: &Instrument) -> Option<RunsView> {
+    instrument.part.as_ref()?.lead.as_ref().map(|_| RunsView::of(data, LEAD_RUNS))
+}
+
+/// The requests to the receivers: sources wait where a run that this host declares may have begun before its streams.
+fn asked_of(instrument: &Instrument, declares: bool) -> Asked {
+    let asked = Asked::default();
+    let has_past = instrument.runs.iter().any(|run| run.start.value != Start::Now);
+    asked.waits.store(declares && has_past, Ordering::Relaxed);
+    asked
 }
 
 /// Names what of the books cannot be read, and the files of which they do not say any more whether they are finished:

@@ -7,7 +7,7 @@ use super::figures::bytes;
 use super::{Verb, forecast};
 use crate::arguments::Form;
 use crate::edges::Registry;
-use crate::file::{Instrument, Mistake, SinkSection, WorkerSection, read};
+use crate::file::{Crossing, Instrument, Mistake, SinkSection, WorkerSection, read};
 use crate::limits::CHECK_CODE_PATIENCE;
 use crate::mover;
 use crate::{retention, room};
@@ -100,6 +100,9 @@ fn check(asked: &Check, registry: &Registry, out: &mut dyn Write, err: &mut dyn 
             writeln!(out, "{file}: good: {}; {memory} of shared memory", counts.join(", "))?;
             if let Some(disk) = forecast::declared(&instrument) {
                 writeln!(out, "{file}: {disk}")?;
+            }
+            for Crossing { stream, near, far } in instrument.crossings() {
+                writeln!(out, "{file}: `{stream}` goes from `{near}` to `{far}`")?;
             }
         }
         Err(mistakes) => {

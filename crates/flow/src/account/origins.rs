@@ -12,7 +12,7 @@ use crate::tally::{Missed, Tally, word_of};
 use crate::totals::Entries;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
-use store::Meta;
+use store::{Identity, Meta};
 
 /// The position of a source at its start: the last numbers of each origin in its stream, so that numbers continue
 /// without a gap after a restart.
@@ -23,6 +23,8 @@ pub struct Resume {
     /// The newest [`Source::state`](crate::Source::state) that is not ahead of the stream: all its messages exist. The
     /// stream may have later messages, which `origins` counts. Empty if the source has committed none.
     pub state: String,
+    /// Of a mirror: the newest message that it repeats of each near stream, oldest stream first.
+    pub mirrored: Vec<Identity>,
 }
 
 /// One origin of a stream at a restart.
@@ -140,7 +142,7 @@ pub(crate) fn resume_of(tallies: &BTreeMap<String, Tally>, state: String) -> Res
         last_time: tally.last_time,
         life: u32::try_from(life).unwrap_or(u32::MAX),
     };
-    Resume { origins: newest.into_iter().map(origin).collect(), state }
+    Resume { origins: newest.into_iter().map(origin).collect(), state, mirrored: Vec::new() }
 }
 
 impl Origins {

@@ -727,6 +727,7 @@ mod tests {
             home: None,
             shared_memory: None,
             epochs: vec![(1, 0), (2, 10)],
+            near: Vec::new(),
         };
         let begun = Input::begin("bank0", &header, 10);
         let mut came = Input::begin("bank0", &header, 4);

@@ -32,6 +32,8 @@ use wire::bprn::{STOP_UNKNOWN, State};
 /// The runs of a data folder, followed: each look reads only what is new.
 pub struct RunsView {
     data: Data,
+    /// The stream that holds them.
+    stream: String,
     reader: Option<Reader>,
     runs: Vec<Run>,
     /// Where each of them stands, by name.
@@ -47,8 +49,13 @@ pub struct RunsView {
 impl RunsView {
     /// Opens the stream of runs, or waits for it to be there.
     pub fn new(data: &Data) -> Self {
+        Self::of(data, RUNS)
+    }
+
+    /// The same of a stream of another name: the mirror of the runs of another host.
+    pub fn of(data: &Data, stream: &str) -> Self {
         let (runs, places, steps, lost, instruments) = Default::default();
-        Self { data: data.clone(), reader: None, runs, places, steps, lost, instruments }
+        Self { data: data.clone(), stream: stream.to_owned(), reader: None, runs, places, steps, lost, instruments }
     }
 
     /// All runs, oldest first, each as its newest message says. A message that does not verify is passed over: the run
@@ -56,14 +63,14 @@ impl RunsView {
     pub fn refresh(&mut self) -> Result<&[Run], Fault> {
         if self.reader.is_none() {
             // Up to the mark: a step of a run that a power cut can take back has not happened.
-            match Reader::open(&self.data.media, &self.data.stream(RUNS), ReadOptions::default()) {
+            match Reader::open(&self.data.media, &self.data.stream(&self.stream), ReadOptions::default()) {
                 Ok(reader) => self.reader = Some(reader),
                 Err(store::Error::Missing(_)) => return Ok(&self.runs),
-                Err(e) => return Err(stream_fault(RUNS, e)),
+                Err(e) => return Err(stream_fault(&self.stream, e)),
             }
         }
         let Some(reader) = &mut self.reader else { return Ok(&self.runs) };
-        reader.refresh().map_err(|e| stream_fault(RUNS, e))?;
+        reader.refresh().map_err(|e| stream_fault(&self.stream, e))?;
         let mut read = Vec::new();
         let lost = each_batch(reader, u64::MAX, &mut |batch| {
             read.extend(batch.iter().map(|message| (message.sequence, Run::read(message.payload))));
@@ -421,6 +428,41 @@ impl RunKeeper {
         self.follow_to_end(&run, now);
         self.command(&run)?;
         Ok(run)
+    }
+
+    /// Adopts a run of the host that leads: begins it here with the same identity, and ends it once its stop is known.
+    /// True where that changed something. It is sealed here when the streams of this host have come so far.
+    pub fn follow_lead(&mut self, lead: &Run, now: i64) -> Result<bool, Fault> {
+        let known = self.runs.iter().find(|run| run.name == lead.name);
+        if let Some(known) = known {
+            if known.id != lead.id {
+                let what = format!("run `{}` of the host that leads cannot be adopted", lead.name);
+                let fault = Fault::new(what, "this host has another run of that name");
+                return Err(fault.hint("remove the data folder of one of them, or choose another name"));
+            }
+            if known.state != State::Open || lead.state == State::Open {
+                return Ok(false);
+            }
+            let run = self.ending(&known.clone(), lead.stops(), &lead.reason, now);
+            self.follow_to_end(&run, now);
+            self.command(&run)?;
+            return Ok(true);
+        }
+        let run = Run {
+            state: State::Open,
+            time: now,
+            streams: Vec::new(),
+            reason: String::new(),
+            clock_step: 0,
+            instrument: self.instrument.clone(),
+            undescribed: None,
+            ..lead.clone()
+        };
+        let run = Run { streams: self.beginnings(&run, now)?, ..run };
+        let (time, clock) = both_clocks(&self.data);
+        self.times.insert(run.name.clone(), RunTime { time, clock, step: 0 });
+        self.command(&run)?;
+        Ok(true)
     }
 
     /// Ends all open runs, as far as they can be written down now. True once none is open.

@@ -233,6 +233,44 @@ pub trait LivePlan: Any + Debug + Send + Sync {
     }
 }
 
+/// A carrier of streams between the hosts of an instrument: the word behind `carrier` in `[hosts]`.
+#[derive(Debug)]
+pub struct CarrierKind {
+    /// Its word.
+    pub name: &'static str,
+    /// The system that carries the messages, in one sentence, for the reference page.
+    pub about: &'static str,
+    /// Keys of its own, in the order of the reference page. `read` asks all of them, whatever their values are.
+    pub keys: &'static [&'static Key],
+    /// Reads `[hosts]` and notes every mistake; `None` where nothing can be built.
+    pub read: fn(&mut Section<'_>) -> Option<Arc<dyn CarrierPlan>>,
+}
+
+/// A section `[hosts]` that was read without mistakes.
+pub trait CarrierPlan: Debug + Send + Sync {
+    /// The sink by which a host sends streams of the instrument to the others. `name`: of the sink.
+    fn near(&self, name: &str, instrument: &str) -> Arc<dyn LivePlan>;
+
+    /// The source that fills a mirror of a stream.
+    fn far(&self, mirror: &Mirror, instrument: &str) -> Arc<dyn SourcePlan>;
+
+    /// As [`SourcePlan::secrets`].
+    fn secrets(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// A stream of another host that is mirrored on this one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mirror {
+    /// Name of the mirror on this host.
+    pub name: String,
+    /// Name of the stream on the other host.
+    pub stream: String,
+    /// The other host.
+    pub host: String,
+}
+
 /// A format of files that `beamport export` writes: the end of their names.
 #[derive(Debug)]
 pub struct ExportKind {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 use std::time::Duration;
-use store::{Batch, Message};
+use store::{Batch, Identity, Message};
 
 /// Messages of one input that are offered to a live sink, in the order of their sequences and without a break. Payloads
 /// lie in stream memory as long as the call lasts.
@@ -21,17 +21,6 @@ pub struct LiveBatch<'a> {
     pub(crate) messages: &'a Batch<'a>,
     pub(crate) epochs: &'a [(u32, u64)],
     pub(crate) origins: &'a [String],
-}
-
-/// Names one message permanently: no other has the same three values, even after recoveries that cut messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Identity {
-    /// Identity of the stream.
-    pub uuid: [u8; 16],
-    /// Epoch of the message.
-    pub epoch: u32,
-    /// Its sequence.
-    pub sequence: u64,
 }
 
 impl<'a> LiveBatch<'a> {
@@ -104,6 +93,17 @@ pub trait LiveSink: Send {
     /// message whose reason is `skipped.WORD` is left out by the sink's own policy: it is counted under that name and
     /// kept nowhere.
     fn write(&mut self, input: usize, batch: &LiveBatch<'_>, aside: &mut Vec<Aside>) -> Result<usize, Fault>;
+
+    /// Whether it needs the frontiers of its inputs: see [`LiveSink::reach`].
+    fn follows_frontiers(&self) -> bool {
+        false
+    }
+
+    /// All messages of input number `input` up to this source time (ns since 1970 UTC) have been offered, and taken.
+    /// Called when that has moved on, for inputs whose stage says how far it has come.
+    fn reach(&mut self, input: usize, frontier: i64) {
+        let _ = (input, frontier);
+    }
 
     /// Reads acknowledgements and sends pending data, with or without new messages. Never blocks. Returns the latest
     /// time of the next call, ns since 1970 UTC; `now` means at once.

@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::ops::RangeInclusive;
 use std::os::fd::RawFd;
 use std::time::Duration;
-use store::Meta;
+use store::{Meta, Mirrored};
 
 /// When a source wants to be called again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,8 +57,17 @@ pub trait Outlet: OriginAccounts {
     }
     /// Offers one message whose payload lies in parts, which are copied into stream memory one behind the other.
     fn push_parts(&mut self, meta: &Meta, parts: &[&[u8]]) -> Result<Pushed, Fault>;
+    /// Offers one message of a stream of another host, which keeps its numbers, times and flags: a mirror appends it as
+    /// it is. `mirrored.meta.origin` is a row of this stream.
+    fn push_mirrored(&mut self, mirrored: &Mirrored, payload: &[u8]) -> Result<Pushed, Fault> {
+        self.push_checked(&mirrored.meta, payload, mirrored.crc)
+    }
     /// The sequence of the next message in the stream, as [`Source::safe`] counts.
     fn next_sequence(&self) -> u64;
+    /// Counts messages of the near stream that a mirror lacks, by their sequences there, with the reason.
+    fn missing_near(&mut self, sequences: RangeInclusive<u64>, reason: &str) {
+        let _ = (sequences, reason);
+    }
     /// Records an interval without full contact, ns since 1970 UTC. It counts no message.
     fn silent(&mut self, times: RangeInclusive<i64>, why: Silence);
     /// Keeps something that came from outside and is no message, with the reason (one word) and a text, in

@@ -27,13 +27,13 @@ use crate::origins::{Origins, resume_of};
 use crate::records::{Commit, Gap, Totals};
 use crate::room::{Blocked, Refusal};
 use crate::totals::{self, Entries};
-use crate::{Fault, OriginAccounts, Outlet, Passes, Pushed, Silence, Source, Step, StreamView};
+use crate::{Fault, OriginAccounts, Outlet, Passes, Pushed, Resume, Silence, Source, Step, StreamView};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::os::fd::RawFd;
 use std::time::Duration;
-use store::{Clock, Drain, Error, Level, Meta, Options, Writer, flags};
+use store::{Clock, Drain, Error, Level, Meta, Mirrored, Options, Writer, flags};
 
 /// How a source's stream is kept.
 #[derive(Clone, Debug)]
@@ -142,10 +142,20 @@ impl StreamOutlet<'_> {
             }
         }
         meta.origin = self.origins.newest(meta.origin);
-        match push(self.writer, &meta) {
-            Ok(_) => self.origins.see(&meta, len),
+        self.enter(&meta, len, push)
+    }
+
+    /// Appends a message as it is, and accounts for it.
+    fn enter(
+        &mut self,
+        meta: &Meta,
+        len: usize,
+        push: impl FnOnce(&mut Writer, &Meta) -> store::Result<u64>,
+    ) -> Result<Pushed, Fault> {
+        match push(self.writer, meta) {
+            Ok(_) => self.origins.see(meta, len),
             Err(e) => match self.blocked.answer(self.name, self.writer.drops(), e)? {
-                Refusal::Dropped => self.origins.drop_one(&meta),
+                Refusal::Dropped => self.origins.drop_one(meta),
                 Refusal::Waits => return Ok(Pushed::Full),
             },
         }
@@ -161,6 +171,17 @@ impl Outlet for StreamOutlet<'_> {
 
     fn push_checked(&mut self, meta: &Meta, payload: &[u8], crc: u32) -> Result<Pushed, Fault> {
         self.append(meta, payload.len(), |writer, meta| writer.push_checked(meta, payload, crc))
+    }
+
+    /// Its origins have the names that they have in the near stream, those of later lives too, and its times were
+    /// compared with a clock there.
+    fn push_mirrored(&mut self, mirrored: &Mirrored, payload: &[u8]) -> Result<Pushed, Fault> {
+        self.origins.known(self.name, mirrored.meta.origin)?;
+        self.enter(&mirrored.meta, payload.len(), |writer, _| writer.push_mirrored(mirrored, payload))
+    }
+
+    fn missing_near(&mut self, sequences: RangeInclusive<u64>, reason: &str) {
+        self.origins.silence(Gap::sequences(self.name, sequences, reason));
     }
 
     fn next_sequence(&self) -> u64 {
@@ -207,7 +228,7 @@ impl Intake {
         let state = entries.commits.iter().rfind(|commit| commit.output_next <= next);
         let state = state.map_or(String::new(), |commit| commit.state.clone());
         let is_newest = entries.commits.last().is_none_or(|commit| commit.output_next <= next);
-        let resume = resume_of(&entries.tallies, state);
+        let resume = Resume { mirrored: writer.mirrored().to_vec(), ..resume_of(&entries.tallies, state) };
         source.start(now, &resume).map_err(|fault| of_source(name, fault))?;
         let absence = if source.misses() { absence(data, name, entries.commits.last(), now)? } else { None };
         let clock = data.media.clock();

@@ -128,6 +128,34 @@ fn bytes(bytes: &[u8]) -> c::rd_kafka_vu_s__bindgen_ty_1__bindgen_ty_1 {
 }
 
 impl Topic {
+    /// Puts a message into the queue that sends these bytes where they are; they come back with
+    /// [`Client::returned`] once there is a report with their mark, which nothing else under way has. Never waits.
+    pub(crate) fn lend(&self, partition: i32, payload: Vec<u8>, mark: usize) -> Result<(), (Vec<u8>, Unsent)> {
+        use c::rd_kafka_vtype_t as V;
+        let all = [
+            argument(V::RD_KAFKA_VTYPE_RKT, |value| value.rkt = self.raw.as_ptr()),
+            argument(V::RD_KAFKA_VTYPE_PARTITION, |value| value.i32_ = partition),
+            // Neither a copy nor a free: the bytes stay ours.
+            argument(V::RD_KAFKA_VTYPE_MSGFLAGS, |value| value.i = 0),
+            argument(V::RD_KAFKA_VTYPE_VALUE, |value| value.mem = bytes(&payload)),
+            argument(V::RD_KAFKA_VTYPE_OPAQUE, |value| value.ptr = ptr::without_provenance_mut(mark)),
+        ];
+        // The memory of the bytes stays where it is when the vector moves.
+        self.client.lent().insert(mark, payload);
+        // SAFETY: topic and client live; the arguments are filled. The payload lives until its report is taken or the
+        // client is destroyed, since the client keeps it. The answer is null or an error that is ours.
+        unsafe {
+            let error = c::rd_kafka_produceva(self.client.0.as_ptr(), all.as_ptr().cast(), all.len());
+            if error.is_null() {
+                return Ok(());
+            }
+            let wrong = Wrong::of(codes::rd_kafka_error_code(error));
+            c::rd_kafka_error_destroy(error);
+            let payload = self.client.returned(mark).unwrap_or_default();
+            Err((payload, if wrong.kind == Kind::QueueFull { Unsent::Full } else { Unsent::Wrong(wrong) }))
+        }
+    }
+
     /// Puts a message into the queue, which copies it. Never waits.
     pub(crate) fn send(&self, message: &Outgoing<'_>, spare: &mut Spare) -> Result<(), Unsent> {
         use c::rd_kafka_vtype_t as V;
@@ -187,6 +215,11 @@ impl Client {
         Self::with_events(c::rd_kafka_type_t::RD_KAFKA_PRODUCER, properties, events)
     }
 
+    /// The bytes that were lent for a message with this mark. Only once it has a report, or was not put into the queue.
+    pub(crate) fn returned(&self, mark: usize) -> Option<Vec<u8>> {
+        self.lent().remove(&mark)
+    }
+
     /// How many brokers the cluster has; waits for the answer.
     pub(crate) fn brokers(&self, timeout_ms: i32) -> Result<usize, Wrong> {
         let mut metadata = ptr::null();
@@ -223,20 +256,23 @@ impl Client {
         (code != 0).then(|| Wrong { kind: Kind::of(code), text: super::written(&text) })
     }
 
-    /// Asks for topics to be made; the answer comes to the queue with [`Mark::Create`].
+    /// Asks for topics to be made, with `partitions`, `replication` and settings of theirs; the answer comes to the
+    /// queue with [`Mark::Create`].
     pub(crate) fn ask_create(
         &self,
         topics: &[String],
-        partitions: i32,
-        replication: i32,
+        (partitions, replication): (i32, i32),
+        settings: &[(&str, String)],
         timeout_ms: i32,
         answers: &Queue,
     ) -> Result<(), Wrong> {
         let options = Options::new(self, c::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_CREATETOPICS, timeout_ms);
         let names = topics.iter().map(|topic| c_string(topic)).collect::<Result<Vec<_>, _>>()?;
+        let set = |(name, value): &(&str, String)| Ok((c_string(name)?, c_string(value)?));
+        let settings = settings.iter().map(set).collect::<Result<Vec<_>, Wrong>>()?;
         let mut text = vec![0 as c_char; TEXT_BYTES];
         let mut made = Vec::new();
-        // SAFETY: names and text live through the calls, which copy them; what was made is destroyed here.
+        // SAFETY: names, settings and text live through the calls, which copy them; what was made is destroyed here.
         unsafe {
             for name in &names {
                 let (text, room) = (text.as_mut_ptr(), text.len());
@@ -244,6 +280,9 @@ impl Client {
             }
             let is_wrong = made.iter().any(|topic| topic.is_null());
             made.retain(|topic| !topic.is_null());
+            for (topic, (name, value)) in made.iter().flat_map(|topic| settings.iter().map(move |one| (*topic, one))) {
+                c::rd_kafka_NewTopic_set_config(topic, name.as_ptr(), value.as_ptr());
+            }
             if !is_wrong {
                 c::rd_kafka_AdminOptions_set_opaque(options.0, ptr::without_provenance_mut(Mark::Create as usize));
                 c::rd_kafka_CreateTopics(

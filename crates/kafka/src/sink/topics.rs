@@ -185,7 +185,7 @@ impl Topics {
         let (mut unknown, missing) = (self.in_stage(Stage::Unknown), self.in_stage(Stage::Missing));
         unknown.extend(self.in_stage(Stage::Gone));
         if let (false, Some(Create { partitions, replication })) = (missing.is_empty(), create) {
-            client.ask_create(&missing, partitions, replication, ANSWER_TIMEOUT_MS, &self.answers)?;
+            client.ask_create(&missing, (partitions, replication), &[], ANSWER_TIMEOUT_MS, &self.answers)?;
             return Ok(Some(Mark::Create));
         }
         if !unknown.is_empty() {

@@ -92,6 +92,43 @@ pub struct Header {
     pub shared_memory: Option<u64>,
     /// (epoch, first sequence), rising.
     pub epochs: Vec<(u32, u64)>,
+    /// Of a mirror: the streams that it repeats, by its own sequences, rising; of any other stream there are none.
+    pub near: Vec<Near>,
+}
+
+/// Names one message permanently: no other has the same three values, even after recoveries that cut messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Identity {
+    /// Identity of the stream.
+    pub uuid: [u8; 16],
+    /// Epoch of the message.
+    pub epoch: u32,
+    /// Its sequence.
+    pub sequence: u64,
+}
+
+/// The stream whose messages a mirror repeats from one of its own sequences on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Near {
+    /// The sequence in the mirror.
+    pub from: u64,
+    /// Identity of the near stream.
+    pub uuid: [u8; 16],
+    /// Epoch of the near messages.
+    pub epoch: u32,
+}
+
+impl Near {
+    /// The value of a line `near`.
+    fn parse(value: &str) -> Option<Self> {
+        let mut words = value.split(' ');
+        let near = Self {
+            from: words.next()?.parse().ok()?,
+            uuid: unhex16(words.next()?)?,
+            epoch: words.next()?.parse().ok()?,
+        };
+        words.next().is_none().then_some(near)
+    }
 }
 
 /// Hexadecimal text of bytes.
@@ -123,6 +160,11 @@ impl Header {
     /// The epoch of a sequence.
     pub fn epoch_of(&self, sequence: u64) -> u32 {
         self.epochs.iter().rev().find(|e| e.1 <= sequence).map_or(0, |e| e.0)
+    }
+
+    /// The stream whose message a mirror repeats at a sequence; none where it repeats none.
+    pub fn near_of(&self, sequence: u64) -> Option<Near> {
+        self.near.iter().rev().find(|near| near.from <= sequence).copied()
     }
 
     /// Refuses an identity that was cut by a recovery.
@@ -177,6 +219,9 @@ impl Header {
         for (epoch, first) in &self.epochs {
             let _ = writeln!(text, "epoch {epoch} {first}");
         }
+        for Near { from, uuid, epoch } in &self.near {
+            let _ = writeln!(text, "near {from} {} {epoch}", hex(uuid));
+        }
         let crc = crc32c(text.as_bytes());
         let _ = writeln!(text, "crc32c {crc:08x}");
         text
@@ -189,7 +234,7 @@ impl Header {
             return Err("its checksum does not hold".into());
         }
         let mut fields = std::collections::HashMap::new();
-        let mut epochs = Vec::new();
+        let (mut epochs, mut near) = (Vec::new(), Vec::new());
         for line in text[..end].lines() {
             let (key, value) = line.split_once(' ').ok_or_else(|| format!("line `{line}`"))?;
             if key == "epoch" {
@@ -198,6 +243,8 @@ impl Header {
                     epoch.parse().map_err(|_| "an epoch that is not a number")?,
                     first.parse().map_err(|_| "a sequence that is not a number")?,
                 ));
+            } else if key == "near" {
+                near.push(Near::parse(value).ok_or("a near stream without its sequence, identity and epoch")?);
             } else {
                 fields.insert(key, value);
             }
@@ -230,6 +277,7 @@ impl Header {
             home: fields.get("home").map(|home| home.to_string()),
             shared_memory: fields.get("shared_memory").and_then(|number| u64::from_str_radix(number, 16).ok()),
             epochs,
+            near,
         };
         if !header.index_entries.is_power_of_two()
             || !(crate::limits::INDEX_ENTRIES_MIN..=crate::limits::INDEX_ENTRIES_MAX).contains(&header.index_entries)
@@ -238,6 +286,9 @@ impl Header {
         }
         if header.epochs.is_empty() || !header.epochs.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1) {
             return Err("its epochs do not rise".into());
+        }
+        if !header.near.is_sorted_by(|a, b| a.from < b.from) {
+            return Err("the sequences of its near streams do not rise".into());
         }
         Ok(header)
     }

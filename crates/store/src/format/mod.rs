@@ -14,6 +14,7 @@
 //! ```
 
 pub(crate) mod bit_repair;
+pub(crate) mod block;
 pub(crate) mod commit;
 pub(crate) mod control_page;
 pub(crate) mod crc;

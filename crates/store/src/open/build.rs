@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::format::commit::{COMMIT_BYTES, Commit};
 use crate::format::control_page::{HEAD_BYTES, HEAD_MAGIC, Head, STATE_FAILED, STATE_WRITING};
 use crate::format::entry::{ENTRY_BYTES, salt_seed};
-use crate::format::header::{Header, Level};
+use crate::format::header::{Header, Identity, Level, Near};
 use crate::format::names::{Names, ORIGINS};
 use crate::format::recovery::Recovery;
 use crate::format::segments::{segment_name, segment_numbers, table_bytes};
@@ -80,6 +80,7 @@ pub(super) fn build(
         steady: past.steady,
         look_at: i64::MIN,
         view: View::new(standing.count, standing.first),
+        mirrored: past.mirrored,
         recovery,
         drainer: drainer.map(|drainer| Arc::new(Mutex::new(drainer))),
         job: None,
@@ -137,6 +138,8 @@ struct Past {
     payload_first: u64,
     /// Arrival of the newest message.
     arrival: i64,
+    /// Of a mirror: the newest message of each near stream.
+    mirrored: Vec<Identity>,
     steady: Steady,
 }
 
@@ -276,7 +279,9 @@ impl Opening<'_> {
         let Standing { count, first, first_segment, .. } = self.standing;
         let payload_first =
             if written.goes_on && count > 0 { entries.first_of(written.number, first, count)? } else { count };
-        let arrival = if count > first { entries.raw(count - 1)?.arrival_time } else { i64::MIN };
+        let newest = if count > first { Some(entries.raw(count - 1)?) } else { None };
+        let arrival = newest.map_or(i64::MIN, |entry| entry.arrival_time);
+        let mirrored = self.mirrored(entries)?;
         assert!(payload_first <= count && first <= count, "a segment begins within the stream");
         let now = self.m.now();
         let steady = Steady::new(self.m, arrival != i64::MIN);
@@ -299,7 +304,25 @@ impl Opening<'_> {
         }
         let arrived = if payload_first < count { began(entries, payload_first) } else { now };
         kept.push_back(KeptSegment { number: written.number, first: payload_first, arrived, bytes: 0 });
-        Ok(Past { chain: Chain::new(kept), payload_first, arrival, steady })
+        Ok(Past { chain: Chain::new(kept), payload_first, arrival, mirrored, steady })
+    }
+
+    /// Of a mirror: the newest message of each near stream. Of one whose messages are gone, all are done.
+    fn mirrored(&self, entries: &mut Entries<'_>) -> Result<Vec<Identity>> {
+        let Standing { count, first, .. } = self.standing;
+        let near = &self.header.near;
+        let mut newest: Vec<Identity> = Vec::new();
+        for (at, &Near { from, uuid, epoch }) in near.iter().enumerate() {
+            let next = near.get(at + 1).map_or(count, |next| next.from.min(count));
+            // No message came of it.
+            if from >= next {
+                continue;
+            }
+            let sequence = if next > first { entries.raw(next - 1)?.parent_sequence } else { u64::MAX - 1 };
+            newest.retain(|known| known.uuid != uuid);
+            newest.push(Identity { uuid, epoch, sequence });
+        }
+        Ok(newest)
     }
 
     /// Least and greatest source time of the messages behind the last row of the time table.

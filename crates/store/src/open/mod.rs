@@ -130,6 +130,8 @@ fn open(media: &Arc<dyn Media>, folder: &Path, name: &str, options: &Options) ->
         // Where commit records are gone too, less may be believed than an earlier epoch began with: nothing of it is left.
         header.epochs.retain(|e| e.1 <= first);
         header.epochs.push((next, first));
+        // A message at that sequence may repeat another stream.
+        header.near.retain(|near| near.from < first);
     }
     let commit = Commit {
         generation: commit.map_or(0, |c| c.generation) + 1,
@@ -193,5 +195,6 @@ fn fresh_header(m: &dyn Media, folder: &Path, name: &str, options: &Options) -> 
         home: None,
         shared_memory: None,
         epochs: vec![(1, 0)],
+        near: Vec::new(),
     })
 }

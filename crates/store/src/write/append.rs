@@ -113,7 +113,7 @@ impl Writer {
     /// # Safety
     /// The slot must be of the segment.
     #[inline(always)]
-    unsafe fn entry_place(&self, slot: u64) -> *mut Entry {
+    pub(super) unsafe fn entry_place(&self, slot: u64) -> *mut Entry {
         // SAFETY: the caller vouches for it.
         unsafe { self.index.segment.map.ptr().add(self.index.table_bytes as usize).cast::<Entry>().add(slot as usize) }
     }
@@ -129,7 +129,7 @@ impl Writer {
     }
 
     #[inline(always)]
-    fn count_in(&mut self, slot: u64, source_time: i64, end: u64) -> u64 {
+    pub(super) fn count_in(&mut self, slot: u64, source_time: i64, end: u64) -> u64 {
         debug_assert!(end <= self.payload.segment.bytes(), "a message ends behind its segment");
         debug_assert!(self.payload.used <= end, "messages of a segment overlap");
         debug_assert_eq!(slot, self.cursor.next() % self.header.index_entries, "an entry in the place of another");

@@ -5,6 +5,7 @@ pub(crate) mod chain;
 pub(crate) mod committer;
 pub(crate) mod cursor;
 pub(crate) mod drain;
+pub(crate) mod mirror;
 pub(crate) mod options;
 pub(crate) mod reserve;
 mod retain;

@@ -11,7 +11,7 @@
 
 use crate::error::{Error, Result, Trouble};
 use crate::format::control_page::{Head, STATE_CLOSED, STATE_FAILED};
-use crate::format::header::{Header, Level};
+use crate::format::header::{Header, Identity, Level};
 use crate::format::names::{Names, ORIGINS};
 use crate::format::recovery::Recovery;
 use crate::limits::{ORIGIN_NAME_MAX, ORIGINS_MAX};
@@ -55,6 +55,8 @@ pub struct Writer {
     pub(crate) look_at: i64,
     /// The streams that this one points into, if it is a view.
     pub(crate) view: View,
+    /// Of a mirror: the newest message of each near stream, as it was at opening.
+    pub(crate) mirrored: Vec<Identity>,
     pub(crate) recovery: Recovery,
     pub(crate) drainer: Option<Arc<Mutex<Drainer>>>,
     pub(crate) job: Option<Arc<Job>>,

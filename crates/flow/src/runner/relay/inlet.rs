@@ -43,6 +43,8 @@ pub(super) struct Inlet {
     watch: Option<Watch>,
     /// The message for which the watch waits, and the runner waits for its descriptor.
     awaited: Option<u64>,
+    /// The frontier of the stage that fills the stream, and one past the messages that it had published then.
+    coming: Option<(i64, u64)>,
 }
 
 impl Inlet {
@@ -83,6 +85,7 @@ impl Inlet {
             is_refused: false,
             watch: None,
             awaited: None,
+            coming: None,
         })
     }
 
@@ -131,6 +134,20 @@ impl Inlet {
             offered.drain(..).try_for_each(|aside| self.set_aside(aside))?;
             return Ok(took > 0);
         }
+    }
+
+    /// The stage that fills the stream has come to this source time, and what it has published until then is there.
+    pub(super) fn advance(&mut self, frontier: i64) -> Result<(), Fault> {
+        if self.coming.is_none() {
+            self.reader.refresh().map_err(|e| stream_fault(&self.account.stream, e))?;
+            self.coming = Some((frontier, self.reader.bounds().count));
+        }
+        Ok(())
+    }
+
+    /// The frontier up to which the sink has taken all, once where it has moved on.
+    pub(super) fn reached(&mut self) -> Option<i64> {
+        self.coming.take_if(|(_, count)| self.next >= *count).map(|(frontier, _)| frontier)
     }
 
     /// Keeps a message that is not sent until it is committed.

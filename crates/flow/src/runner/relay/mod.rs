@@ -211,6 +211,11 @@ impl Relay {
         for at in 0..self.inputs.len() {
             took |= self.inputs[at].give(at, self.sink.as_mut(), &mut self.offered)?;
         }
+        for at in 0..self.inputs.len() {
+            if let Some(frontier) = self.inputs[at].reached() {
+                self.sink.reach(at, frontier);
+            }
+        }
         let when = self.sink.step(now)?;
         // The step may have made room.
         for (at, input) in self.inputs.iter_mut().enumerate().filter(|(_, input)| input.is_refused()) {
@@ -403,6 +408,18 @@ impl Relay {
             self.settle()?;
         }
         Ok(self.pending.is_none())
+    }
+
+    /// Whether the sink needs the frontiers of its inputs.
+    pub fn follows_frontiers(&self) -> bool {
+        self.sink.follows_frontiers()
+    }
+
+    /// The stage that fills input `stream` has come to this source time: the sink gets it with the last message before
+    /// it. The caller has read it before this call.
+    pub fn advance(&mut self, stream: &str, frontier: i64) -> Result<(), Fault> {
+        let input = self.inputs.iter_mut().find(|input| input.account.stream == stream);
+        input.map_or(Ok(()), |input| input.advance(frontier)).map_err(|fault| of_sink(&self.name, fault))
     }
 
     /// Its name.

@@ -1,0 +1,231 @@
+//! `[hosts]`, `[host.NAME]` and the key `host`: which stage runs on which machine, and the part of an instrument that
+//! one host runs.
+//!
+//! A stage that reads a stream of another host gets a mirror of it: a source with the name of the stream, which the
+//! part adds. Streams that other hosts read go into one live sink, `hosts`. The first host leads: its runs are those of
+//! the instrument, and the others adopt them from a mirror of its stream `runs`.
+
+use super::{Instrument, LiveSection, SourceSection, Stage, keys, nearest};
+use crate::limits::LIVE_BYTES_MIRROR;
+use flow::edge::{CarrierPlan, Mirror};
+use flow::{Fault, RUNS};
+use settings::units::Size;
+use settings::{Mistakes, Page, Section, Setting, Shown, shortened};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use store::{Clock, WhenFull};
+
+/// Name of the live sink that sends streams to other hosts.
+pub const SINK: &str = "hosts";
+/// Name of the mirror of the runs of the host that leads.
+pub const LEAD_RUNS: &str = "lead.runs";
+/// Kind of the sources that the part of a host adds.
+pub const MIRROR: &str = "mirror";
+
+/// The hosts of an instrument.
+#[derive(Clone, Debug)]
+pub struct Hosts {
+    /// Line of `[hosts]`.
+    pub line: u32,
+    /// The carrier of streams between them.
+    pub carrier: Arc<dyn CarrierPlan>,
+    /// In the order of the file: the first leads.
+    pub all: Vec<HostSection>,
+    /// Hosts of stages and sinks that name one.
+    pub(super) of: HashMap<String, Setting<String>>,
+    pub(super) shown: Vec<Shown>,
+}
+
+/// `[host.NAME]`.
+#[derive(Clone, Debug)]
+pub struct HostSection {
+    /// Its name.
+    pub name: String,
+    /// Line of its header.
+    pub line: u32,
+    /// Its data folder, where it has another than the instrument.
+    pub data: Option<Setting<PathBuf>>,
+    pub(super) shown: Vec<Shown>,
+}
+
+/// The part of an instrument that one host runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostPart {
+    /// Name of the host.
+    pub name: String,
+    /// The host whose runs it adopts; none where it leads itself.
+    pub lead: Option<String>,
+}
+
+/// A stream that a host reads and another one fills.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Crossing<'a> {
+    /// Name of the stream.
+    pub stream: &'a str,
+    /// The host that fills it.
+    pub near: &'a str,
+    /// The host that reads it.
+    pub far: &'a str,
+}
+
+/// Reads `[host.NAME]`.
+pub(super) fn read(name: &str, section: &mut Section<'_>) -> HostSection {
+    let folder = section.folder;
+    let data: Option<Setting<String>> = section.get(&keys::HOST_DATA);
+    let data = data.map(|data| data.map(|data| folder.join(data).components().collect()));
+    HostSection { name: name.to_owned(), line: section.line, data, shown: section.end() }
+}
+
+impl Hosts {
+    /// The host of a stage or sink.
+    pub fn host_of(&self, name: &str) -> &str {
+        let lead = self.all.first().map_or("", |host| &host.name);
+        self.of.get(name).map_or(lead, |host| host.as_str())
+    }
+}
+
+/// Notes what does not fit together.
+pub(super) fn check(page: &Page, mistakes: &mut Mistakes, instrument: &Instrument, hosts: &Hosts) {
+    if hosts.all.is_empty() {
+        let hint = "write `[host.NAME]` for each machine: the first one leads";
+        mistakes.push(page.mistake(hosts.line, "the instrument has no hosts", "`[hosts]` stands without any", hint));
+        return;
+    }
+    let names: Vec<&str> = hosts.all.iter().map(|host| host.name.as_str()).collect();
+    let mut named: Vec<&Setting<String>> = hosts.of.values().collect();
+    named.sort_by_key(|host| host.line_or(hosts.line));
+    for host in named.into_iter().filter(|host| !names.contains(&host.as_str())) {
+        let what = format!("`host = \"{}\"` names no host", shortened(host));
+        let hint = match nearest(host, names.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("write one of {}", shortened(&names.join(", "))),
+        };
+        mistakes.push(page.mistake(host.line_or(hosts.line), what, "", hint));
+    }
+    for section in instrument.sources().filter(|section| section.clock.value != Clock::Epoch) {
+        if instrument.crossings().iter().any(|crossing| crossing.stream == section.name) {
+            let what = format!("stream `{}` cannot go to another host", shortened(&section.name));
+            let cause = "its messages belong to runs by their arrival, which each host has its own";
+            mistakes.push(page.mistake(section.line, what, cause, "write `clock = \"epoch\"`, or read it on its host"));
+        }
+    }
+}
+
+impl Instrument {
+    /// The streams that go from host to host.
+    #[must_use]
+    pub fn crossings(&self) -> Vec<Crossing<'_>> {
+        let Some(hosts) = &self.hosts else { return Vec::new() };
+        let stages = self.stages.iter().map(|stage| {
+            let beside = stage.worker().map_or(&[][..], |worker| &worker.side_inputs);
+            (stage.name(), stage.inputs().iter().chain(beside))
+        });
+        let sinks = self.sinks.iter().map(|sink| (sink.name.as_str(), sink.inputs.value.iter().chain(&[])));
+        let mut all: Vec<Crossing<'_>> = Vec::new();
+        for (name, inputs) in stages.chain(sinks) {
+            let far = hosts.host_of(name);
+            let from_others = inputs.filter_map(|stream| {
+                let near = hosts.host_of(self.stage(stream)?.name());
+                (near != far).then_some(Crossing { stream, near, far })
+            });
+            all.extend(from_others);
+        }
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// The part of a host.
+    pub fn part(mut self, name: &str) -> Result<Self, Fault> {
+        let file = self.file.display().to_string();
+        let what = || format!("`--host {}` cannot be used", shortened(name));
+        let Some(hosts) = self.hosts.clone() else {
+            return Err(Fault::new(what(), format!("{file} has no section `[hosts]`")).hint("omit `--host`"));
+        };
+        let Some(host) = hosts.all.iter().find(|host| host.name == name) else {
+            let names: Vec<&str> = hosts.all.iter().map(|host| host.name.as_str()).collect();
+            let hint = format!("hosts of the file: {}", shortened(&names.join(", ")));
+            return Err(Fault::new(what(), "there is no such host").hint(hint));
+        };
+        let lead = hosts.all.first().filter(|lead| lead.name != name).map(|lead| lead.name.clone());
+        let crossings: Vec<(String, String, String)> = self
+            .crossings()
+            .into_iter()
+            .map(|Crossing { stream, near, far }| (stream.to_owned(), near.to_owned(), far.to_owned()))
+            .collect();
+        let mut mirrors = Vec::new();
+        for (stream, near, _) in crossings.iter().filter(|(_, _, far)| far == name) {
+            mirrors.extend(self.mirror(&hosts, stream, near));
+        }
+        if let Some(lead) = &lead {
+            let mirror = Mirror { name: LEAD_RUNS.to_owned(), stream: RUNS.to_owned(), host: lead.clone() };
+            mirrors.push(mirror_section(&hosts, &self.name, &mirror, super::stream::of_book(), Clock::Epoch));
+        }
+        let mut sent: Vec<String> =
+            crossings.into_iter().filter(|(_, near, _)| near == name).map(|(stream, ..)| stream).collect();
+        if lead.is_none() && hosts.all.len() > 1 {
+            sent.push(RUNS.to_owned());
+        }
+        sent.sort_unstable();
+        sent.dedup();
+        self.stages.retain(|stage| hosts.host_of(stage.name()) == name);
+        self.sinks.retain(|sink| hosts.host_of(&sink.name) == name);
+        self.stages.extend(mirrors.into_iter().map(Stage::Source));
+        if !sent.is_empty() {
+            self.stages.push(Stage::Live(LiveSection {
+                name: SINK.to_owned(),
+                line: hosts.line,
+                inputs: Setting::by_default(sent),
+                early: Setting::by_default(false),
+                plan: hosts.carrier.near(SINK, &self.name),
+                shown: Vec::new(),
+            }));
+        }
+        self.sort_stages();
+        if let Some(data) = &host.data {
+            self.data = data.clone();
+        }
+        if lead.is_some() {
+            self.page = None;
+        }
+        self.part = Some(HostPart { name: name.to_owned(), lead });
+        Ok(self)
+    }
+
+    /// The source of a mirror of a stream of another host; none where nothing fills it.
+    fn mirror(&self, hosts: &Hosts, stream: &str, near: &str) -> Option<SourceSection> {
+        let stage = self.stage(stream)?;
+        let mut section = stage.stream()?.clone();
+        section.level = Some(Setting::by_default(section.level()));
+        // The near side keeps what does not fit: nothing is dropped here.
+        section.when_full = Setting::by_default(WhenFull::Wait);
+        // A view has no payloads of its own, and its mirror has.
+        section.live = Setting::by_default(Size(section.live.0.max(LIVE_BYTES_MIRROR)));
+        let mirror = Mirror { name: stream.to_owned(), stream: stream.to_owned(), host: near.to_owned() };
+        let clock = stage.source().map_or(Clock::Epoch, |source| source.clock.value);
+        Some(mirror_section(hosts, &self.name, &mirror, section, clock))
+    }
+}
+
+fn mirror_section(
+    hosts: &Hosts,
+    instrument: &str,
+    mirror: &Mirror,
+    stream: super::StreamSection,
+    clock: Clock,
+) -> SourceSection {
+    SourceSection {
+        name: mirror.name.clone(),
+        line: hosts.line,
+        kind: MIRROR,
+        plan: hosts.carrier.far(mirror, instrument),
+        stream,
+        clock: Setting::by_default(clock),
+        ahead_max: Setting::by_default(Duration::MAX),
+        receiver: None,
+        shown: Vec::new(),
+        is_wrong: false,
+    }
+}

@@ -1,0 +1,80 @@
+//! Work of a host for an instrument on several: the runs of the host that leads, and the streams that others read.
+
+use super::Mover;
+use crate::file::{HOSTS_SINK, Stage};
+use flow::records::Run;
+use flow::{Fault, Passes};
+use store::ReaderInfo;
+use wire::bprn::State;
+
+impl Mover {
+    /// Begins and ends runs as the host that leads does. True where one has changed, and why one cannot.
+    pub(super) fn adopt_runs(&mut self, now: i64) -> (bool, Option<Fault>) {
+        let Some(lead) = &mut self.lead else { return (false, None) };
+        let runs = match lead.refresh() {
+            Ok(runs) => runs,
+            Err(fault) => return (false, Some(fault.leads_to("the runs of the host that leads cannot be read"))),
+        };
+        let (mut has_changed, mut new, mut why) = (false, Vec::new(), None);
+        for run in runs {
+            let is_new = self.keeper.runs().iter().all(|known| known.name != run.name);
+            match self.keeper.follow_lead(run, now) {
+                Ok(true) => {
+                    has_changed = true;
+                    new.extend(self.keeper.runs().iter().find(|known| is_new && known.name == run.name).cloned());
+                }
+                Ok(false) => {}
+                // It is tried again.
+                Err(fault) if fault.passes == Passes::WithRoom => break,
+                Err(fault) => why = Some(fault),
+            }
+        }
+        new.iter().for_each(|run| self.adopt(run));
+        (has_changed, why)
+    }
+
+    /// Holds the places of a run that was adopted.
+    fn adopt(&mut self, run: &Run) {
+        tracing::info!(run = run.name, "a run of the host that leads is adopted");
+        self.unsealed.insert(run.name.clone(), State::Open);
+        match self.places(std::slice::from_ref(run)) {
+            Ok(places) => self.duties.hold.extend(places),
+            Err(fault) => self.duties.fault.set_fault(Some(fault)),
+        }
+        self.hold();
+    }
+
+    /// Whether every run that the file declares has begun: the host that leads begins them.
+    pub(super) fn knows_declared(&self) -> bool {
+        let is_known = |name: &str| self.keeper.runs().iter().any(|run| run.name == name);
+        self.lead.is_none() || self.instrument.runs.iter().all(|run| is_known(&run.name))
+    }
+
+    /// Whether this host has nothing left to do, and the carrier has all that its streams held for other hosts then.
+    /// `is_done`: it has nothing else to do.
+    pub(super) fn is_carried(&mut self, is_done: bool) -> Result<bool, Fault> {
+        if !is_done {
+            self.to_carry = None;
+            return Ok(false);
+        }
+        let mut left = match self.to_carry.take() {
+            Some(left) => left,
+            None => {
+                let sinks = self.instrument.stages.iter().filter(|stage| stage.name() == HOSTS_SINK);
+                let end = |stream: &String| Ok((stream.clone(), self.data.reader_early(stream)?.bounds().count));
+                sinks.flat_map(Stage::inputs).map(end).collect::<Result<_, Fault>>()?
+            }
+        };
+        let mut fault = None;
+        left.retain(|(stream, end)| match self.data.reader_early(stream) {
+            Ok(reader) => {
+                let is_behind = |reader: &ReaderInfo| reader.name == HOSTS_SINK && reader.committed < *end;
+                reader.pins().readers().iter().any(is_behind)
+            }
+            Err(why) => fault.insert(why).passes == Passes::Never,
+        });
+        let is_carried = left.is_empty();
+        self.to_carry = Some(left);
+        fault.map_or(Ok(is_carried), Err)
+    }
+}
