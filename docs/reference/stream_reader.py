@@ -33,6 +33,38 @@ class WrongError(Exception):
     """Bytes that do not verify."""
 
 
+def salt(uuid: bytes, epoch: int, n: int) -> int:
+    a, b = struct.unpack("<QQ", uuid)
+    return mix(mix(a ^ mix(b ^ mix(epoch + 1))) ^ n) >> 32
+
+
+def block(data: bytes) -> tuple:
+    """(uuid, epoch, previous, frontier, messages) of a block: of each message its sequence, then as `message` does, with
+    the name of the origin."""
+    if len(data) < 64 or data[:4] != b"BBLK" or word(data, 4, 2) != 1:
+        raise WrongError("what is no block")
+    uuid, epoch, count, first, previous, frontier, length, crc = struct.unpack_from("<16sIIQQqII", data, 8)
+    names, origins = data[len(data) - length :] if length else b"", []
+    if crc != crc32c(data[:60] + names):
+        raise WrongError("the head of a block")
+    while names:
+        end = 2 + word(names, 0, 2)
+        origins.append(names[2:end].decode())
+        names = names[end:]
+    messages = []
+    for at in range(count):
+        entry = data[(place := len(data) - length - 64 * (count - at)) : place + 64]
+        of = salt(uuid, epoch, first + at)
+        time, arrival, number, _, row, schema, _, begin, size, payload_crc, flags, _, entry_crc = struct.unpack(
+            "<qqQQI4sIIIIHHI", entry
+        )
+        payload = data[64 + 8 * begin : 64 + 8 * begin + size]
+        if entry_crc != crc32c(entry[:60]) ^ of or payload_crc != crc32c(payload) ^ of:
+            raise WrongError(f"message {first + at} of a block")
+        messages.append((first + at, time, arrival, number, origins[row], schema, flags, payload))
+    return uuid, epoch, previous, frontier, messages
+
+
 class PlainReader:
     def __init__(self, folder: Path):
         self.folder, text = folder, (folder / "stream").read_bytes()
@@ -40,7 +72,9 @@ class PlainReader:
         if int(text[end + 7 :], 16) != crc32c(text[:end]):
             raise WrongError("the header")
         lines = [line.split(" ", 1) for line in text[:end].decode().splitlines()]
-        self.header = {key: value for key, value in lines if key != "epoch"}
+        self.header = {key: value for key, value in lines if key not in ("epoch", "near")}
+        # Of a mirror: (own sequence, uuid of the near stream, its epoch), rising.
+        self.near = [value.split() for key, value in lines if key == "near"]
         if self.header["beamport-stream"] not in ("1", "2"):
             raise WrongError("a format that this reader does not know")
         self.epochs = [tuple(map(int, value.split())) for key, value in lines if key == "epoch"]
@@ -66,8 +100,7 @@ class PlainReader:
         return True
 
     def salt(self, epoch: int, n: int) -> int:
-        a, b = struct.unpack("<QQ", self.uuid)
-        return mix(mix(a ^ mix(b ^ mix(epoch + 1))) ^ n) >> 32
+        return salt(self.uuid, epoch, n)
 
     def epoch(self, sequence: int) -> int:
         return max(e for e, first in self.epochs if first <= sequence)

@@ -100,7 +100,7 @@ def test_a_memory_stream_whose_segments_were_written_again(memory):
 
 
 def test_the_reader_of_the_page_is_short_and_a_program(memory):
-    assert len((REFERENCE / "stream_reader.py").read_text().splitlines()) <= 150
+    assert len((REFERENCE / "stream_reader.py").read_text().splitlines()) <= 200
     with _Writer(memory / "detector") as writer:
         fill(writer, range(2))
         done = subprocess.run(

@@ -3,6 +3,7 @@
 The hosts of a test are processes on this machine, each with a data folder of its own.
 """
 
+import sys
 import time
 
 import numpy as np
@@ -14,6 +15,9 @@ from stream_files import Stream
 
 beamport = pytest.importorskip("beamport", reason="pip install .")
 pytestmark = pytest.mark.services
+
+sys.path.insert(0, str(ROOT / "docs/reference"))
+from stream_reader import PlainReader, block  # noqa: E402
 
 # Origins, numbers and times of entries are those of the near stream. Rows of origins may be others.
 KEPT = ["source_time", "arrival_time", "origin_seq", "schema", "length", "flags"]
@@ -178,13 +182,30 @@ def one_file(hosts: Hosts):
     assert [path for path, value in measured(there).items() if measured(here)[path] != value] == []
 
 
+def carried(hosts: Hosts, kafka, name: str):
+    """The topic of a stream, read in plain Python, has the messages of the stream."""
+    near = PlainReader(hosts.folder("a") / name)
+    origins, found = near.rows("origins"), []
+    for _, payload in kafka.read(f"{hosts.name}.{name}"):
+        uuid, epoch, previous, _, messages = block(payload)
+        if messages:
+            assert (uuid, epoch, previous) == (near.uuid, near.epochs[-1][0], len(found))
+        found += [message[1:] for message in messages]
+    there = [near.message(sequence) for sequence in range(len(found))]
+    assert found == [(*message[:3], origins[message[3]], *message[4:]) for message in there]
+    assert len(found) > 2
+    mirror = PlainReader(hosts.folder("b") / name)
+    assert mirror.near == [["0", near.uuid.hex(), str(near.epochs[-1][0])]]
+
+
 @pytest.mark.parametrize("order", ["ab", "ba"])
-def test_a_run_of_two_hosts_is_that_of_one(lab, hosts, nexus, order):
+def test_a_run_of_two_hosts_is_that_of_one(lab, hosts, kafka, nexus, order):
     template(lab)
     hosts = hosts(f"two-{order}", STAGES + 'duration = "3 s"\n')
     for host in order:
         hosts.up(host)
     reports = {host: lab.report(hosts.processes[host]) for host in "ab"}
+    carried(hosts, kafka, "monitor")
     assert all(equal(hosts, name) > 2 for name in STREAMS)
     assert [report["run"] for report in reports.values()] == ["first", "first"]
     one_file(hosts)

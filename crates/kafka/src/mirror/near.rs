@@ -341,7 +341,8 @@ impl Open {
             if let Some(block) = lane.under_way.iter_mut().find(|block| block.first == first && !is_beat) {
                 block.is_acknowledged = true;
             }
-            while let Some(block) = lane.under_way.pop_front_if(|block| block.is_acknowledged) {
+            while lane.under_way.front().is_some_and(|block| block.is_acknowledged) {
+                let Some(block) = lane.under_way.pop_front() else { break };
                 self.under_way = self.under_way.saturating_sub(block.bytes);
                 debug_assert!(block.next <= lane.put, "a block is put before it is acknowledged");
             }
