@@ -182,9 +182,10 @@ pub(crate) const BLOCK_BYTES: usize = 1 << 20;
 #[cfg(feature = "client")]
 pub(crate) const BLOCK_LINGER: i64 = 5_000_000;
 
-/// Bytes of the largest block, which has one message: brokers take requests of 100 MiB (`socket.request.max.bytes`).
+/// Bytes of the largest block, which has one message: brokers take requests of 100 MiB (`socket.request.max.bytes`),
+/// and clients answers of 100 MB (`receive.message.max.bytes`).
 #[cfg(feature = "client")]
-pub(crate) const CARRIED_BYTES_MAX: usize = 96 << 20;
+pub(crate) const CARRIED_BYTES_MAX: usize = 64 << 20;
 
 /// Bytes of blocks that brokers have not acknowledged: a second of a link of 1 Gbit/s. Then messages stay in their
 /// streams.

@@ -16,7 +16,11 @@ impl Mover {
             Err(fault) => return (false, Some(fault.leads_to("the runs of the host that leads cannot be read"))),
         };
         let (mut has_changed, mut new, mut why) = (false, Vec::new(), None);
-        for run in runs {
+        // Runs of before this host had a folder, with messages that may be gone; those of the file it is to have.
+        let created = self.keeper.created();
+        let is_declared = |run: &Run| self.instrument.runs.iter().any(|declared| declared.name == run.name);
+        let is_past = |run: &Run| run.state == State::Sealed && run.time < created && !is_declared(run);
+        for run in runs.iter().filter(|run| !is_past(run)) {
             let is_new = self.keeper.runs().iter().all(|known| known.name != run.name);
             match self.keeper.follow_lead(run, now) {
                 Ok(true) => {

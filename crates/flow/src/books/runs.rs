@@ -264,6 +264,11 @@ impl RunKeeper {
         self.book.writer().recovery()
     }
 
+    /// When the stream of runs was made, ns since 1970 UTC.
+    pub fn created(&self) -> i64 {
+        self.book.writer().header().created
+    }
+
     /// All runs.
     pub fn runs(&self) -> &[Run] {
         &self.runs

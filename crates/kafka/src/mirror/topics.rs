@@ -4,14 +4,16 @@ use super::plan::Carrier;
 use crate::asking::{Asking, Offsets};
 use crate::librdkafka::{Content, Kind, Spec, TopicAnswer, Wrong};
 use crate::limits::{CARRIED_BYTES_MAX, START_PATIENCE_MS, TOPIC_PAUSE};
-use flow::Fault;
+use flow::{Fault, RUNS};
 use std::time::Instant;
 
-/// Settings of a topic. The broker's clock decides what is old: source times may be those of a replay.
-fn settings(carrier: &Carrier) -> Vec<(&'static str, String)> {
+/// Settings of a topic. The broker's clock decides what is old: source times may be those of a replay. Runs are kept:
+/// one may be open for longer than messages are.
+fn settings(carrier: &Carrier, is_book: bool) -> Vec<(&'static str, String)> {
     let in_sync = (carrier.replication - 1).clamp(1, 2);
+    let keep = if is_book { "-1".into() } else { carrier.keep.as_millis().to_string() };
     vec![
-        ("retention.ms", carrier.keep.as_millis().to_string()),
+        ("retention.ms", keep),
         ("retention.bytes", "-1".into()),
         ("cleanup.policy", "delete".into()),
         ("message.timestamp.type", "LogAppendTime".into()),
@@ -36,23 +38,34 @@ pub(super) fn ensure(asking: &Asking<'_>, carrier: &Carrier) -> Result<Vec<Topic
         if missing.is_empty() {
             return Ok(found);
         }
-        let client = asking.claim.client();
-        let size = (1, carrier.replication);
-        let asked = client.ask_create(&missing, size, &settings(carrier), START_PATIENCE_MS, asking.answers);
-        asked.map_err(|wrong| asking.away(&wrong))?;
-        if let Content::Created(results) = asking.answer()? {
-            for (name, wrong) in missing.iter().zip(results) {
-                if let Some(wrong) = wrong.filter(|wrong| wrong.kind != Kind::Exists) {
-                    return Err(refused(asking, name, &wrong));
-                }
-            }
-        }
+        let (books, streams): (Vec<String>, Vec<String>) =
+            missing.into_iter().partition(|topic| topic.ends_with(&format!(".{RUNS}")));
+        create(asking, carrier, &books, true)?;
+        create(asking, carrier, &streams, false)?;
         if Instant::now() >= asking.until {
             return Err(asking.away(&Wrong::timed_out()));
         }
         // Brokers learn of a new topic one after the other.
         std::thread::sleep(TOPIC_PAUSE);
     }
+}
+
+/// Makes topics. One that another host has made meanwhile is right too.
+fn create(asking: &Asking<'_>, carrier: &Carrier, topics: &[String], is_book: bool) -> Result<(), Fault> {
+    if topics.is_empty() {
+        return Ok(());
+    }
+    let (client, size) = (asking.claim.client(), (1, carrier.replication));
+    let settings = settings(carrier, is_book);
+    let asked = client.ask_create(topics, size, &settings, START_PATIENCE_MS, asking.answers);
+    asked.map_err(|wrong| asking.away(&wrong))?;
+    let Content::Created(results) = asking.answer()? else { return Ok(()) };
+    for (name, wrong) in topics.iter().zip(results) {
+        if let Some(wrong) = wrong.filter(|wrong| wrong.kind != Kind::Exists) {
+            return Err(refused(asking, name, &wrong));
+        }
+    }
+    Ok(())
 }
 
 /// Where each topic begins and ends, in the order of `topics`.
