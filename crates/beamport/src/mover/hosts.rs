@@ -11,16 +11,20 @@ impl Mover {
     /// Begins and ends runs as the host that leads does. True where one has changed, and why one cannot.
     pub(super) fn adopt_runs(&mut self, now: i64) -> (bool, Option<Fault>) {
         let Some(lead) = &mut self.lead else { return (false, None) };
-        let runs = match lead.refresh() {
-            Ok(runs) => runs,
-            Err(fault) => return (false, Some(fault.leads_to("the runs of the host that leads cannot be read"))),
-        };
+        if let Err(fault) = lead.refresh() {
+            return (false, Some(fault.leads_to("the runs of the host that leads cannot be read")));
+        }
+        // Their number grows for years, and this is called a hundred times a second.
+        if lead.steps() == self.lead_steps {
+            return (false, None);
+        }
         let (mut has_changed, mut new, mut why) = (false, Vec::new(), None);
+        let mut has_room = true;
         // Runs of before this host had a folder, with messages that may be gone; those of the file it is to have.
         let created = self.keeper.created();
         let is_declared = |run: &Run| self.instrument.runs.iter().any(|declared| declared.name == run.name);
         let is_past = |run: &Run| run.state == State::Sealed && run.time < created && !is_declared(run);
-        for run in runs.iter().filter(|run| !is_past(run)) {
+        for run in lead.runs().iter().filter(|run| !is_past(run)) {
             let is_new = self.keeper.runs().iter().all(|known| known.name != run.name);
             match self.keeper.follow_lead(run, now) {
                 Ok(true) => {
@@ -28,10 +32,16 @@ impl Mover {
                     new.extend(self.keeper.runs().iter().find(|known| is_new && known.name == run.name).cloned());
                 }
                 Ok(false) => {}
-                // It is tried again.
-                Err(fault) if fault.passes == Passes::WithRoom => break,
+                Err(fault) if fault.passes == Passes::WithRoom => {
+                    has_room = false;
+                    break;
+                }
                 Err(fault) => why = Some(fault),
             }
+        }
+        // A run that could not be adopted is tried again.
+        if why.is_none() && has_room {
+            self.lead_steps = lead.steps();
         }
         new.iter().for_each(|run| self.adopt(run));
         (has_changed, why)
@@ -69,16 +79,15 @@ impl Mover {
                 sinks.flat_map(Stage::inputs).map(end).collect::<Result<_, Fault>>()?
             }
         };
-        let mut fault = None;
-        left.retain(|(stream, end)| match self.data.reader_early(stream) {
-            Ok(reader) => {
-                let is_behind = |reader: &ReaderInfo| reader.name == HOSTS_SINK && reader.committed < *end;
-                reader.pins().readers().iter().any(is_behind)
+        while let Some((stream, end)) = left.last() {
+            let is_behind = |reader: &ReaderInfo| reader.name == HOSTS_SINK && reader.committed < *end;
+            if self.data.reader_early(stream)?.pins().readers().iter().any(is_behind) {
+                break;
             }
-            Err(why) => fault.insert(why).passes == Passes::Never,
-        });
+            left.pop();
+        }
         let is_carried = left.is_empty();
         self.to_carry = Some(left);
-        fault.map_or(Ok(is_carried), Err)
+        Ok(is_carried)
     }
 }

@@ -90,6 +90,8 @@ pub struct Mover {
     finished: Vec<FinishedRuns>,
     /// The runs of the host that leads, where this one adopts them.
     lead: Option<RunsView>,
+    /// The steps of those runs that this host has followed.
+    lead_steps: u64,
     /// Streams that the carrier does not have up to these sequences, since this host has nothing else to do.
     to_carry: Option<Vec<(String, u64)>>,
     /// Files that may or may not be finished: the books no longer say.

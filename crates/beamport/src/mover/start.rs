@@ -64,6 +64,7 @@ impl Mover {
             unsealed: BTreeMap::new(),
             finished: Vec::new(),
             lead,
+            lead_steps: 0,
             to_carry: None,
             unknown_outcome,
             done_before: BTreeSet::new(),

@@ -112,6 +112,11 @@ impl RunsView {
         }
     }
 
+    /// Number of steps that were read so far.
+    pub fn steps(&self) -> u64 {
+        self.reader.as_ref().map_or(0, Reader::position)
+    }
+
     /// What [`RunsView::refresh`] gave last.
     pub fn runs(&self) -> &[Run] {
         &self.runs

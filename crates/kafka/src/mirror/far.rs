@@ -92,7 +92,7 @@ impl Source for Far {
     }
 }
 
-/// The block that is taken, as far as that is done.
+/// The progress in the block that is received.
 #[derive(Default)]
 struct Current {
     /// Messages that are done.
@@ -186,7 +186,7 @@ impl Open {
     fn step(&mut self, now: i64, out: &mut dyn Outlet) -> Result<Step, Fault> {
         self.wake.drain();
         self.ask(now)?;
-        let step = self.take(now, out)?;
+        let step = self.receive(now, out)?;
         let is_silent = self.asked.is_some_and(|since| now.saturating_sub(since) > ANSWER_PATIENCE);
         self.trouble = if is_silent {
             Some(self.reads.side().away(&self.claim.said().unwrap_or_else(Wrong::timed_out)))
@@ -245,8 +245,8 @@ impl Open {
         Ok(())
     }
 
-    /// Takes what librdkafka has.
-    fn take(&mut self, now: i64, out: &mut dyn Outlet) -> Result<Step, Fault> {
+    /// Appends the records that librdkafka has fetched.
+    fn receive(&mut self, now: i64, out: &mut dyn Outlet) -> Result<Step, Fault> {
         let mut bytes = 0;
         loop {
             while let Some(record) = self.batch.front() {
@@ -257,7 +257,7 @@ impl Open {
                         bytes += record.payload().len();
                         self.heard = now;
                         let Current { done, admission } = &mut self.current;
-                        let mut take = Take {
+                        let mut state = MirrorState {
                             follow: &mut self.follow,
                             origins: &mut self.origins,
                             missing: &mut self.missing,
@@ -267,7 +267,7 @@ impl Open {
                         };
                         match block {
                             Ok(block) => {
-                                if take.block(&block, done, admission, out)? == Pushed::Full {
+                                if state.append(&block, done, admission, out)? == Pushed::Full {
                                     return Ok(Step::At(now + FULL_REST));
                                 }
                                 self.frontier = self.frontier.max(block.head.frontier);
@@ -311,7 +311,7 @@ impl Open {
 }
 
 /// The parts of the state that a block changes.
-struct Take<'a> {
+struct MirrorState<'a> {
     follow: &'a mut Follow,
     origins: &'a mut (Vec<String>, Vec<u32>),
     missing: &'a mut u64,
@@ -321,9 +321,9 @@ struct Take<'a> {
     now: i64,
 }
 
-impl Take<'_> {
+impl MirrorState<'_> {
     /// Appends the messages that the mirror has not, from the first that is not done. Full: the same block again.
-    fn block(
+    fn append(
         &mut self,
         block: &Block<'_>,
         done: &mut usize,

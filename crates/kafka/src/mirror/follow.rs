@@ -18,7 +18,7 @@ pub(crate) struct Follow {
 /// The part of a block that a mirror lacks, and the gap before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Admission {
-    /// So many of its messages are in the mirror already.
+    /// Number of its messages that the mirror has already.
     pub(crate) doubles: usize,
     /// Sequences that were put before it to where it is read, and are not there any more.
     pub(crate) gone: Range<u64>,

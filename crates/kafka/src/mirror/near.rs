@@ -128,6 +128,11 @@ struct Lane {
 }
 
 impl Lane {
+    /// Whether the partition holds a message. One of a later epoch is new, though its sequence was used before.
+    fn is_put(&self, uuid: [u8; 16], epoch: u32, sequence: u64) -> bool {
+        self.of.is_some_and(|of| of.0 == uuid && epoch <= of.1 && sequence < self.put)
+    }
+
     /// All below is acknowledged, or was in the partition.
     fn below(&self) -> u64 {
         let stuck = self.stuck.as_ref().map(|(head, _)| head.first);
@@ -183,7 +188,7 @@ fn unmark(mark: usize) -> (usize, u64, bool) {
 impl Open {
     fn start(plan: &Arc<NearPlan>, inputs: &[String], now: i64) -> Result<Self, Fault> {
         let topics: Vec<String> = inputs.iter().map(|stream| Carrier::topic(&plan.instrument, stream)).collect();
-        let reads = Plan { ..plan.carrier.reads(&plan.name, topics.clone()) };
+        let reads = plan.carrier.reads(&plan.name, topics.clone());
         let ends = ends(plan, &reads)?;
         let pairs = pairs(&plan.carrier.brokers, reads.side().pairs()?);
         let gapless = ("enable.gapless.guarantee".to_owned(), "true".to_owned());
@@ -292,7 +297,7 @@ impl Open {
 
     fn step(&mut self, now: i64) -> Result<i64, Fault> {
         self.now = now;
-        self.take_reports()?;
+        self.receive_reports()?;
         let mut next = now.saturating_add(REST);
         for input in 0..self.lanes.len() {
             self.send(input)?;
@@ -322,8 +327,8 @@ impl Open {
         self.send(input)
     }
 
-    /// Takes what brokers have acknowledged or refused.
-    fn take_reports(&mut self) -> Result<(), Fault> {
+    /// Receives the acknowledgements and refusals of brokers.
+    fn receive_reports(&mut self) -> Result<(), Fault> {
         let mut reports = Vec::new();
         let taken = self.producer.reports(&mut |report| reports.push(report));
         for Report { mark, offset, .. } in reports {
@@ -382,19 +387,12 @@ impl Open {
                 return Ok(());
             }
             self.producer.rest(left);
-            self.take_reports()?;
+            self.receive_reports()?;
         }
     }
 
     fn status(&self) -> Value {
         json!({"blocks": self.blocks, "messages": self.messages, "waiting": self.producer.waiting()})
-    }
-}
-
-impl Lane {
-    /// Whether the partition holds a message. One of a later epoch is new, though its sequence was used before.
-    fn is_put(&self, uuid: [u8; 16], epoch: u32, sequence: u64) -> bool {
-        self.of.is_some_and(|of| of.0 == uuid && epoch <= of.1 && sequence < self.put)
     }
 }
 
