@@ -393,9 +393,13 @@ class Lab:
             return None
 
     def slots(self, process: subprocess.Popen, stage: str | None = None) -> list[int]:
-        """The slots of Python, or of one ready-made worker. One that ended while we looked is none."""
-        words = f'"stage":"{stage}"' if stage else "beamport._slot"
-        return [pid for pid in self.children(process) if words.encode() in line_of(pid)]
+        """The slots of Python, or of one ready-made worker. One that ended while we looked is none.
+
+        A process of Python that only says what the code declares has no stage in its job.
+        """
+        words = (f'"stage":"{stage}"',) if stage else ("beamport._slot", '"stage":"')
+        lines = {pid: line_of(pid) for pid in self.children(process)}
+        return [pid for pid, line in lines.items() if all(word.encode() in line for word in words)]
 
     def clear(self):
         """Ends what this test started, by its id, and takes its shared memory back."""

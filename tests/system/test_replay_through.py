@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ROOT, camera, kill, line_of, until
+from conftest import ROOT, camera, kill, until
 
 beamport = pytest.importorskip("beamport", reason="pip install .")
 
@@ -107,12 +107,11 @@ def test_pure_code_gives_the_same_hash_however_it_is_run(lab, dice, times):
                 *("--speed", "max", f"pause={pause}", "--data", lab.data, "--json"),
                 **PATH,
             )
+            until(lambda process=process: lab.slots(process), "no slot starts")
             # Not so often that they never come to work: that would be given up.
             for _ in range(4):
                 time.sleep(dice.uniform(0.3, 0.9))
-                # Neither the process that declares the code, nor one that has yet to become a slot: either would end
-                # the replay.
-                slots = [pid for pid in lab.slots(process) if b"declares" not in (line_of(pid) or b"declares")]
+                slots = lab.slots(process)
                 if slots:
                     kill(dice.choice(slots))
                     killed += 1
@@ -127,7 +126,7 @@ def test_pure_code_gives_the_same_hash_however_it_is_run(lab, dice, times):
             assert process.returncode == 0
             assert {(told["sha256"], told["made"])} == hashes[call], (told, killed)
     assert blamed <= times(1, 8)
-    assert killed > 3
+    assert killed >= 2
     other = through(lab, "mine.py:mean", "--input", "camera", "--speed", "max", "scale=2")
     assert other["sha256"] not in {sha for sha, _ in hashes["mean"]}
     print(f"replay through code: {killed} deaths of slots injected, {count} messages each time, the same hash")

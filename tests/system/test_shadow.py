@@ -176,7 +176,7 @@ def test_code_that_cannot_be_loaded_is_refused_and_the_old_goes_on(lab):
 def test_old_code_whose_slots_die_at_their_start_gives_way_at_the_message_at_which_it_stands(lab):
     # It loads where it is asked what it declares, and nowhere else once a library is gone.
     gone = lab.folder / "gone"
-    breaks = f"import os, sys\nif os.path.exists({str(gone)!r}) and 'declares' not in sys.argv[-1]:\n    os._exit(3)\n"
+    breaks = f"import os, sys\nif os.path.exists({str(gone)!r}) and 'stage' in sys.argv[-1]:\n    os._exit(3)\n"
     (lab.folder / "mine.py").write_text(breaks + CODE)
     (lab.folder / "good.py").write_text(CODE)
     lab.write(
