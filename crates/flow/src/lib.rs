@@ -14,7 +14,7 @@ pub mod limits;
 mod runner;
 pub mod status;
 
-pub use account::ledger;
+pub use account::{hosts, ledger};
 pub use books::{book, commits, records, runs};
 pub use contract::edge;
 

@@ -91,6 +91,12 @@ pub(crate) const MARGIN: u64 = 65_536;
 /// how many there are.
 pub(crate) const UNEXPLAINED_MAX: usize = 1000;
 
+/// Source time of the message of `hosts.accounts` that names the hosts; no run starts then.
+pub(crate) const LAYOUT_TIME: i64 = i64::MIN;
+
+/// Gaps in the account of a run that a host sends to the others, the first: the counts say how many messages they are.
+pub(crate) const HOST_GAPS_MAX: usize = 10_000;
+
 /// How long a source may rest whose messages are not marked, or whose commit found no room, ns: soon after the mark it
 /// shall learn which messages are safe.
 pub(crate) const UNMARKED_PAUSE: i64 = 20_000_000;

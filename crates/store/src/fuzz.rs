@@ -7,8 +7,10 @@
 //! Header lines (none: a valid header) get a valid checksum and a live place of ours: the checksum refuses a hostile
 //! one, and only the owner of the folder could have made it. A commit record is sealed if its first byte is odd.
 
+mod blocks;
 mod damaged;
 
+pub use blocks::{BlockSeen, block};
 pub use damaged::{Seen, damaged};
 
 use crate::format::commit::Commit;

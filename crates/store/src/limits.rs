@@ -70,8 +70,13 @@ pub const READER_MAPS_MAX: usize = 96;
 pub const PARENTS_MAX: usize = 65_535;
 /// Lines `near` of a mirror's header: with the rest it stays below [`HEADER_BYTES_MAX`].
 pub const NEAR_MAX: usize = 8192;
+/// The sequence of the newest message of a near stream whose messages retention has taken from a mirror: no message has
+/// it.
+pub const NEAR_GONE: u64 = u64::MAX - 1;
 /// Bytes of the head of a block: one line of a cache.
 pub const BLOCK_HEAD_BYTES: usize = 64;
+/// Changes of a valid block in one case of a search: more of them leave nothing to be reached.
+pub(crate) const FUZZ_CHANGES_MAX: usize = 8;
 /// Version of blocks; a reader refuses any other.
 pub const BLOCK_VERSION: u16 = 1;
 /// Messages of a block: their entries are a quarter of what Kafka takes as one record by default.

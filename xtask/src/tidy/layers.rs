@@ -112,10 +112,10 @@ const CRATES: [Layers; 16] = [
     Layers {
         krate: "kafka",
         layers: &[
-            &["header", "limits"],
-            &["librdkafka", "state"],
-            &["client", "partition", "property"],
-            &["plan", "producer"],
+            &["limits"],
+            &["header", "librdkafka", "state"],
+            &["client", "origins", "property", "seen"],
+            &["partition", "plan", "producer"],
             &["group", "trouble"],
             &["asking"],
             &["probe", "sink", "source"],

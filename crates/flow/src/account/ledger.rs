@@ -11,6 +11,7 @@
 //!
 //! Failure behaviour: a commit that cannot be read is a gap `unknown`, and the account does not close.
 
+use super::hosts::{self, HostAccount, Mirrored};
 use crate::book::newest_commit;
 use crate::commits::{BySink, commits_of, last_commit};
 use crate::data::{Data, stream_fault};
@@ -20,12 +21,12 @@ use crate::records::{ABSENT, BEYOND, CUT, Commit, Gap, Input, REFUSED, Run, THRO
 use crate::tally::Tally;
 use crate::totals;
 use crate::{Fault, ResumeOrigin, runs};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// One origin's account at the entry of a stream.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// Stream.
     pub stream: String,
@@ -91,7 +92,7 @@ impl Entry {
 }
 
 /// One input's account at a stage.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
     /// Stage.
     pub stage: String,
@@ -114,7 +115,7 @@ pub struct Row {
 }
 
 /// How long a source asked its senders to pause (gaps `throttled`), as far as it lies in a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeadTime {
     /// Stream.
     pub stream: String,
@@ -125,7 +126,7 @@ pub struct DeadTime {
 }
 
 /// The account of a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
     /// Run.
     pub run: String,
@@ -138,13 +139,19 @@ pub struct Account {
     /// Lists of what is missing, and of times in which a source was absent.
     pub gaps: Vec<Gap>,
     /// How long its sources asked their boards to pause; of each that did.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dead_time: Vec<DeadTime>,
+    /// Streams of other hosts that are mirrored here: their entries are in the accounts of those hosts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mirrors: Vec<Mirrored>,
+    /// Accounts of the other hosts of the instrument.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<HostAccount>,
     /// How far the wall clock was set in the run, or ahead of which arrivals it began, ns: negative = back, 0 = not.
     pub clock_step_ns: i64,
-    /// Messages lost, of all reasons.
+    /// Messages lost, of all reasons, on all hosts.
     pub lost: u64,
-    /// Sealed, every account closes, nothing is held, and no recovery has cut messages of the run.
+    /// Sealed, every account closes on every host, nothing is held, and no recovery has cut messages of the run.
     pub closed: bool,
 }
 
@@ -425,15 +432,25 @@ pub fn account(data: &Data, run_name: &str, sinks: &[String]) -> Result<Account,
 
 /// The same where the record of the run was read already.
 pub fn account_of(data: &Data, run: &Run, sinks: &[String]) -> Result<Account, Fault> {
+    account_of_commits(data, run, &last_commits(data, run, sinks)?, sinks)
+}
+
+/// The last commit of each sink for a run.
+pub(super) fn last_commits(data: &Data, run: &Run, sinks: &[String]) -> Result<BySink, Fault> {
     let mut commits = BySink::new();
     for sink in sinks {
         commits.extend(last_commit(data, sink, &run.name)?.map(|commit| (sink.clone(), commit)));
     }
-    account_of_commits(data, run, &commits, sinks)
+    Ok(commits)
 }
 
 /// The same where the commits were read already.
 pub fn account_of_commits(data: &Data, run: &Run, commits: &BySink, sinks: &[String]) -> Result<Account, Fault> {
+    hosts::with_others(data, run, local_account(data, run, commits, sinks)?)
+}
+
+/// The account of a run on this host alone, over the given sinks.
+pub(super) fn local_account(data: &Data, run: &Run, commits: &BySink, sinks: &[String]) -> Result<Account, Fault> {
     let mut rows = Vec::new();
     let mut begins = Vec::new();
     let mut gaps = Vec::new();
@@ -466,7 +483,7 @@ pub(crate) fn account_of_inputs<'a>(
         rows.push(row(data, run, sink, input, false)?);
         begins.push((input.stream.clone(), input.first));
     }
-    finish_account(data, run, rows, gaps.to_vec(), &begins, true)
+    hosts::with_others(data, run, finish_account(data, run, rows, gaps.to_vec(), &begins, true)?)
 }
 
 fn finish_account(
@@ -479,37 +496,8 @@ fn finish_account(
 ) -> Result<Account, Fault> {
     // One order, whoever asked: a file that is written again holds the same account.
     rows.sort_by(|a, b| (&a.stage, &a.stream).cmp(&(&b.stage, &b.stream)));
-    let mut streams: Vec<&str> = run.streams.iter().map(|r| r.stream.as_str()).collect();
-    streams.dedup();
-    let (mut all, mut is_cut) = (Vec::new(), false);
-    for stream in streams {
-        let (_, cut) = run.spans(data.reader_early(stream)?.header(), 0, u64::MAX);
-        is_cut |= cut > 0;
-        let is_told = rows.iter().any(|row| row.stream == stream && row.lost.contains_key(CUT));
-        if cut > 0 && !is_told {
-            // They were in the stream; who made them was cut with the index.
-            let mut entry = Entry { sent: cut, ..Entry::new(stream, String::new()) };
-            entry.count(CUT, cut);
-            all.push(entry);
-        }
-        let ranges = || run.streams.iter().filter(|r| r.stream == stream);
-        if filled(data, stream)?.is_some() {
-            // Its messages entered elsewhere: the stage that fills it has an account of each input.
-            continue;
-        }
-        // The seal lists what was there then; a sink may have begun before, with what retention has taken since.
-        let oldest = data.reader_early(stream)?.bounds().first;
-        let begun = begins.iter().filter(|b| b.0 == stream && b.1 < oldest).map(|b| b.1);
-        let from = ranges().map(|r| r.first).chain(begun).min().unwrap_or(0);
-        let to = ranges().map(|r| r.next).max().unwrap_or(0);
-        let (entries, found) = entries_of(data, stream, from, to, run)?;
-        all.extend(entries);
-        gaps.extend(found);
-        // An absence that ends after the seal is not of the run, however early it began.
-        let until = if run.state == wire::bprn::State::Sealed { run.time } else { i64::MAX };
-        let inside = |g: &Gap| g.from < run.stop && g.to >= run.start && g.to <= until;
-        gaps.extend(absences(data, stream)?.into_iter().filter(inside));
-    }
+    let Entered { entries: all, mirrors, gaps: found, is_cut } = entered(data, run, &rows, begins)?;
+    gaps.extend(found);
     let lost = total(rows.iter().flat_map(|r| r.lost.values()).chain(all.iter().flat_map(|e| e.lost.values())));
     let closed = finished
         && !is_cut
@@ -525,10 +513,76 @@ fn finish_account(
         rows,
         gaps,
         dead_time,
+        mirrors,
+        hosts: Vec::new(),
         clock_step_ns: run.clock_step,
         lost,
         closed,
     })
+}
+
+/// The account of a run at the entry of its streams.
+#[derive(Default)]
+struct Entered {
+    entries: Vec<Entry>,
+    mirrors: Vec<Mirrored>,
+    gaps: Vec<Gap>,
+    /// A recovery has cut messages of the run.
+    is_cut: bool,
+}
+
+/// Accounts for the messages of a run at the entry of its streams. `begins`: where sinks began.
+fn entered(data: &Data, run: &Run, rows: &[Row], begins: &[(String, u64)]) -> Result<Entered, Fault> {
+    let mut entered = Entered::default();
+    let Entered { entries, mirrors, gaps, is_cut } = &mut entered;
+    let layout = hosts::layout(data)?;
+    let host_of = |stream: &str| layout.as_ref().and_then(|layout| layout.mirrors.get(stream));
+    let is_inside = |g: &Gap| g.from < run.stop && g.to >= run.start;
+    // An absence that ends after the seal is not of the run, however early it began.
+    let until = if run.state == wire::bprn::State::Sealed { run.time } else { i64::MAX };
+    let mut streams: Vec<&str> = run.streams.iter().map(|r| r.stream.as_str()).collect();
+    streams.dedup();
+    for stream in streams {
+        let (_, cut) = run.spans(data.reader_early(stream)?.header(), 0, u64::MAX);
+        *is_cut |= cut > 0;
+        let is_counted = rows.iter().any(|row| row.stream == stream && row.lost.contains_key(CUT));
+        if cut > 0 && !is_counted {
+            // They were in the stream; who made them was cut with the index.
+            let mut entry = Entry { sent: cut, ..Entry::new(stream, String::new()) };
+            entry.count(CUT, cut);
+            entries.push(entry);
+        }
+        if let Some(host) = host_of(stream) {
+            let (stream, host, received) = (stream.to_owned(), host.clone(), count(data, run, stream)?);
+            gaps.extend(absences(data, &stream)?.into_iter().filter(is_inside));
+            mirrors.push(Mirrored { stream, host, sent: None, received, missing: 0 });
+            continue;
+        }
+        if filled(data, stream)?.is_some() {
+            // Its messages entered elsewhere: the stage that fills it has an account of each input.
+            continue;
+        }
+        let ranges = || run.streams.iter().filter(|r| r.stream == stream);
+        // The seal lists what was there then; a sink may have begun before, with what retention has taken since.
+        let oldest = data.reader_early(stream)?.bounds().first;
+        let begun = begins.iter().filter(|b| b.0 == stream && b.1 < oldest).map(|b| b.1);
+        let from = ranges().map(|r| r.first).chain(begun).min().unwrap_or(0);
+        let to = ranges().map(|r| r.next).max().unwrap_or(0);
+        let (of_origins, found) = entries_of(data, stream, from, to, run)?;
+        entries.extend(of_origins);
+        gaps.extend(found);
+        gaps.extend(absences(data, stream)?.into_iter().filter(|gap| is_inside(gap) && gap.to <= until));
+    }
+    Ok(entered)
+}
+
+/// Messages of a run in a stream, those that retention has deleted counted.
+pub(super) fn count(data: &Data, run: &Run, stream: &str) -> Result<u64, Fault> {
+    let oldest = data.reader_early(stream)?.bounds().first;
+    let ranges = || run.streams.iter().filter(|range| range.stream == stream);
+    let first = ranges().map(|range| range.first).min().unwrap_or(oldest);
+    let gone = oldest.min(ranges().map(|range| range.next).max().unwrap_or(first)).saturating_sub(first);
+    Ok(members(data, run, stream, first)?.0 + gone)
 }
 
 /// The dead time in a run of each stream that has some.

@@ -25,6 +25,9 @@ pub struct Resume {
     pub state: String,
     /// Of a mirror: the newest message that it repeats of each near stream, oldest stream first.
     pub mirrored: Vec<Identity>,
+    /// By origin, the numbers of the messages that came after `state`, in the order of the stream. Only where
+    /// [`Source::needs_tail`](crate::Source::needs_tail).
+    pub tail: BTreeMap<String, Vec<u64>>,
 }
 
 /// One origin of a stream at a restart.
@@ -142,7 +145,7 @@ pub(crate) fn resume_of(tallies: &BTreeMap<String, Tally>, state: String) -> Res
         last_time: tally.last_time,
         life: u32::try_from(life).unwrap_or(u32::MAX),
     };
-    Resume { origins: newest.into_iter().map(origin).collect(), state, mirrored: Vec::new() }
+    Resume { origins: newest.into_iter().map(origin).collect(), state, ..Resume::default() }
 }
 
 impl Origins {

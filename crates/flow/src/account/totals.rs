@@ -8,14 +8,15 @@
 //! stream: such totals are discarded, and the gaps beside them list the numbers that arrived and were dropped. A commit
 //! that does not verify may hold totals, so later ones are accepted again only from the next table on.
 
-use crate::Fault;
 use crate::commits::commits_of;
 use crate::cuts::CUTS_MAX;
 use crate::data::{Data, stream_fault};
+use crate::origins::resume_of;
 use crate::records::{CUT, Commit, Gap, UNKNOWN, unknown_of};
 use crate::tally::Tally;
+use crate::{Fault, Resume};
 use std::collections::{BTreeMap, BTreeSet};
-use store::{Entry, Error, ReadOptions, Reader};
+use store::{Entry, Error, ReadOptions, Reader, Writer};
 
 /// The accounts at the entry of a stream, and how complete they are.
 #[derive(Default)]
@@ -76,6 +77,30 @@ pub(crate) fn read(data: &Data, stream: &str) -> Result<Entries, Fault> {
     entries.book_bytes = book.bytes;
     entries.commits = book.commits.into_iter().flatten().collect();
     Ok(entries)
+}
+
+/// Where the source of a stream resumes.
+pub(crate) fn resume(data: &Data, writer: &Writer, entries: &Entries, needs_tail: bool) -> Result<Resume, Fault> {
+    // The newest state that speaks of no message beyond the stream.
+    let believed = entries.commits.iter().rfind(|commit| commit.output_next <= writer.next_sequence());
+    let (state, behind) = believed.map_or_else(Default::default, |commit| (commit.state.clone(), commit.output_next));
+    let tail = if needs_tail { tail(data, &writer.header().name, behind)? } else { BTreeMap::new() };
+    Ok(Resume { mirrored: writer.mirrored().to_vec(), tail, ..resume_of(&entries.tallies, state) })
+}
+
+/// The numbers of the messages from `from` on, by origin, in the order of the stream.
+fn tail(data: &Data, stream: &str, from: u64) -> Result<BTreeMap<String, Vec<u64>>, Fault> {
+    let mut reader = data.reader_early(stream)?;
+    let bounds = reader.bounds();
+    let names = reader.origins().map_err(|e| stream_fault(stream, e))?.to_vec();
+    let mut rows: Vec<Vec<u64>> = vec![Vec::new(); names.len()];
+    let mut add = |entries: &[Entry]| {
+        for entry in entries {
+            rows.get_mut(entry.origin as usize).into_iter().for_each(|row| row.push(entry.origin_seq));
+        }
+    };
+    reader.walk(from.max(bounds.first), bounds.count, &mut add).map_err(|e| stream_fault(stream, e))?;
+    Ok(names.into_iter().zip(rows).filter(|(_, row)| !row.is_empty()).collect())
 }
 
 /// The gaps that every table repeats, as the newest one has none of the commits before it: what recoveries cut, `new`

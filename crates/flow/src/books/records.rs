@@ -5,7 +5,7 @@
 
 use crate::Fault;
 use crate::tally::Tally;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -268,7 +268,7 @@ impl Run {
 }
 
 /// Messages known to be missing, or a time of which nothing is known ([`ABSENT`]).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
     /// Stream.
     pub stream: String,
@@ -279,10 +279,10 @@ pub struct Gap {
     /// Last missing number.
     pub last: u64,
     /// Missing from this source time on, ns since 1970 UTC; `i64::MIN` where that is unknown, `null` in JSON.
-    #[serde(serialize_with = "known_time")]
+    #[serde(serialize_with = "known_time", deserialize_with = "time_or_first")]
     pub from: i64,
     /// Missing to this source time; `i64::MAX` where that is unknown, `null` in JSON.
-    #[serde(serialize_with = "known_time")]
+    #[serde(serialize_with = "known_time", deserialize_with = "time_or_last")]
     pub to: i64,
     /// One word.
     pub reason: String,
@@ -294,6 +294,14 @@ pub struct Gap {
 
 fn known_time<S: serde::Serializer>(time: &i64, serializer: S) -> Result<S::Ok, S::Error> {
     Some(*time).filter(|time| ![i64::MIN, i64::MAX].contains(time)).serialize(serializer)
+}
+
+fn time_or_first<'a, D: serde::Deserializer<'a>>(deserializer: D) -> Result<i64, D::Error> {
+    Option::<i64>::deserialize(deserializer).map(|time| time.unwrap_or(i64::MIN))
+}
+
+fn time_or_last<'a, D: serde::Deserializer<'a>>(deserializer: D) -> Result<i64, D::Error> {
+    Option::<i64>::deserialize(deserializer).map(|time| time.unwrap_or(i64::MAX))
 }
 
 /// Reason of a gap in which a source did not run: the number of missing messages is unknown. It lies before message

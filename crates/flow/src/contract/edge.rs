@@ -12,6 +12,7 @@ use std::fmt::Debug;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use store::Message;
 
 /// A kind of source: the word behind `kind` in `[source.NAME]`.
@@ -254,10 +255,44 @@ pub trait CarrierPlan: Debug + Send + Sync {
     /// The source that fills a mirror of a stream.
     fn far(&self, mirror: &Mirror, instrument: &str) -> Arc<dyn SourcePlan>;
 
+    /// Opens the bulletin of the instrument, which takes some seconds at most. `host`: the host that posts; a later
+    /// process of it shuts out the earlier. `None`: only to read.
+    fn bulletin(&self, instrument: &str, host: Option<&str>) -> Result<Box<dyn Bulletin>, Fault>;
+
     /// As [`SourcePlan::secrets`].
     fn secrets(&self) -> Vec<String> {
         Vec::new()
     }
+}
+
+/// Texts that all hosts of an instrument read: the newest of each key is kept, and all read them in one order.
+pub trait Bulletin: Send {
+    /// Posts keys with their texts, and waits some seconds for the carrier to keep them. An empty text removes its key.
+    /// Posts of a call that failed may be read all the same: the caller posts them again.
+    fn post(&mut self, posts: &[(String, String)]) -> Result<Posted, Fault>;
+
+    /// The next posts, own ones too; at first the newest of each key. Waits for one for up to `patience`.
+    fn read(&mut self, patience: Duration) -> Result<Vec<Post>, Fault>;
+}
+
+/// The fate of posts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Posted {
+    /// The carrier keeps them.
+    Kept,
+    /// A newer process of this host has taken its place: nothing is kept, now or later.
+    Fenced,
+}
+
+/// A text of a bulletin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Post {
+    /// Its key.
+    pub key: String,
+    /// Its text; empty where the key was removed.
+    pub text: String,
+    /// When the carrier got it, by its own clock: ns since 1970 UTC.
+    pub time: i64,
 }
 
 /// A stream of another host that is mirrored on this one.

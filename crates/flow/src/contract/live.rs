@@ -99,10 +99,11 @@ pub trait LiveSink: Send {
         false
     }
 
-    /// All messages of input number `input` up to this source time (ns since 1970 UTC) have been offered, and taken.
-    /// Called when that has moved on, for inputs whose stage says how far it has come.
-    fn reach(&mut self, input: usize, frontier: i64) {
-        let _ = (input, frontier);
+    /// All messages of input number `input` up to this source time (ns since 1970 UTC) have been offered, and taken:
+    /// those below sequence `next`, except where they are missing in the input. Called when that has moved on, for
+    /// inputs whose stage says how far it has come.
+    fn reach(&mut self, input: usize, frontier: i64, next: u64) {
+        let _ = (input, frontier, next);
     }
 
     /// Reads acknowledgements and sends pending data, with or without new messages. Never blocks. Returns the latest

@@ -64,7 +64,13 @@ pub trait Outlet: OriginAccounts {
     }
     /// The sequence of the next message in the stream, as [`Source::safe`] counts.
     fn next_sequence(&self) -> u64;
-    /// Counts messages of the near stream that a mirror lacks, by their sequences there, with the reason.
+    /// Whether all that was pushed and named as missing is as safe as the level of the stream promises. False in a step
+    /// that has done so.
+    fn is_settled(&self) -> bool {
+        true
+    }
+    /// Counts messages of the near stream that a mirror lacks, by their sequences there, with the reason. Each call
+    /// counts: see [`Outlet::is_settled`].
     fn missing_near(&mut self, sequences: RangeInclusive<u64>, reason: &str) {
         let _ = (sequences, reason);
     }
@@ -111,6 +117,11 @@ pub trait Source: Send {
     /// at most once a second, and commits a changed state: see [`Resume::state`].
     fn state(&self) -> String {
         String::new()
+    }
+    /// Whether it needs [`Resume::tail`]: it reads again from its state on, and the numbers of its messages do not say
+    /// which of them the stream has. Asked before the start.
+    fn needs_tail(&self) -> bool {
+        false
     }
     /// Messages below this number of the stream are as safe as its level promises: the source may acknowledge
     /// them to the sender. Called after a step in which the number has risen.

@@ -23,11 +23,11 @@ use crate::limits::{
     BOOK_HISTORY_BYTES, BOOK_IDLE, HELD_PATIENCE, SOURCE_ASIDE_BYTES, STATE_PAUSE, STRAYS_MAX, TABLE_PAUSE,
     TOTALS_CREDIT_MAX, TOTALS_RATE, TOTALS_SHARE, UNMARKED_PAUSE,
 };
-use crate::origins::{Origins, resume_of};
+use crate::origins::Origins;
 use crate::records::{Commit, Gap, Totals};
 use crate::room::{Blocked, Refusal};
 use crate::totals::{self, Entries};
-use crate::{Fault, OriginAccounts, Outlet, Passes, Pushed, Resume, Silence, Source, Step, StreamView};
+use crate::{Fault, OriginAccounts, Outlet, Passes, Pushed, Silence, Source, Step, StreamView};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -98,6 +98,8 @@ struct StreamOutlet<'a> {
     name: &'a str,
     latest: i64,
     blocked: Blocked,
+    /// All before this step is safe, and the sequence with which the step begins.
+    settled: Option<u64>,
 }
 
 impl OriginAccounts for StreamOutlet<'_> {
@@ -180,6 +182,10 @@ impl Outlet for StreamOutlet<'_> {
         self.enter(&mirrored.meta, payload.len(), |writer, _| writer.push_mirrored(mirrored, payload))
     }
 
+    fn is_settled(&self) -> bool {
+        self.settled == Some(self.writer.next_sequence()) && !self.origins.has_gaps()
+    }
+
     fn missing_near(&mut self, sequences: RangeInclusive<u64>, reason: &str) {
         self.origins.silence(Gap::sequences(self.name, sequences, reason));
     }
@@ -224,11 +230,8 @@ impl Intake {
         }
         let next = writer.next_sequence();
         let mut entries = totals::read(data, name)?;
-        // The newest state that speaks of no message beyond the stream.
-        let state = entries.commits.iter().rfind(|commit| commit.output_next <= next);
-        let state = state.map_or(String::new(), |commit| commit.state.clone());
         let is_newest = entries.commits.last().is_none_or(|commit| commit.output_next <= next);
-        let resume = Resume { mirrored: writer.mirrored().to_vec(), ..resume_of(&entries.tallies, state) };
+        let resume = totals::resume(data, &writer, &entries, source.needs_tail())?;
         source.start(now, &resume).map_err(|fault| of_source(name, fault))?;
         let absence = if source.misses() { absence(data, name, entries.commits.last(), now)? } else { None };
         let clock = data.media.clock();
@@ -302,9 +305,18 @@ impl Intake {
         self.commits.get().map_or(Ok(()), Book::settle)
     }
 
+    /// All that was appended and committed is as safe as the stream's level promises, and nothing is left to commit.
+    fn is_settled(&mut self) -> bool {
+        let newest = self.commits.get().and_then(|book| Some((book.next_sequence().checked_sub(1)?, book)));
+        let is_written = self.waiting.is_empty() && !self.origins.has_gaps();
+        is_written && newest.is_none_or(|(newest, book)| book.is_safe(newest)) && self.marked()
+    }
+
     /// The source, and where it puts its messages at `now`.
     fn outlet(&mut self, now: i64) -> (&mut dyn Source, StreamOutlet<'_>) {
+        let settled = self.is_settled().then(|| self.writer.next_sequence());
         let out = StreamOutlet {
+            settled,
             strays: &mut self.strays,
             writer: &mut self.writer,
             origins: &mut self.origins,

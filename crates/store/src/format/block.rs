@@ -10,9 +10,9 @@
 //! Failure behaviour: [`Block::read`] takes any bytes. A head that does not verify is an error with a text; a message
 //! that does not verify is left out alone.
 
-use crate::format::crc::crc32c;
+use crate::format::crc::{crc32c, crc32c_of_parts};
 use crate::format::entry::{ENTRY_BYTES, Entry, salt, salt_seed};
-use crate::limits::{BLOCK_HEAD_BYTES, BLOCK_MESSAGES_MAX, BLOCK_VERSION, ORIGIN_NAME_MAX};
+use crate::limits::{BLOCK_HEAD_BYTES, BLOCK_MESSAGES_MAX, BLOCK_VERSION, NEAR_GONE, ORIGIN_NAME_MAX};
 use std::collections::HashMap;
 
 /// The head of a block.
@@ -132,7 +132,10 @@ impl BlockBuilder {
         let new = self.row_of.len() as u32;
         let row = *self.row_of.entry(known).or_insert(new);
         if row == new {
-            let len = name.len().min(ORIGIN_NAME_MAX);
+            let mut len = name.len().min(ORIGIN_NAME_MAX);
+            while !name.is_char_boundary(len) {
+                len -= 1;
+            }
             self.rows.extend_from_slice(&(len as u16).to_le_bytes());
             self.rows.extend_from_slice(&name.as_bytes()[..len]);
         }
@@ -179,7 +182,7 @@ fn write_head(head: &BlockHead, rows: &[u8], bytes: &mut [u8]) {
 
 /// The checksum of a head: of its first 60 bytes and the names of origins.
 fn sum(head: &[u8], rows: &[u8]) -> u32 {
-    crc32c(&[head, rows].concat())
+    crc32c_of_parts(&[head, rows])
 }
 
 /// A block that was read.
@@ -243,11 +246,12 @@ impl<'a> Block<'a> {
             previous: long(40),
             frontier: long(48) as i64,
         };
-        if head.first.checked_add(count as u64).is_none() || head.previous > head.first {
+        let next = head.first.checked_add(count as u64).filter(|next| *next <= NEAR_GONE);
+        if next.is_none() || head.previous > head.first {
             return Err("its sequences do not follow each other".into());
         }
         let seed = salt_seed(&head.uuid, head.epoch);
-        Ok(Self { head, origins: names(rows)?, payloads, entries, seed })
+        Ok(Self { head, origins: names(rows, count)?, payloads, entries, seed })
     }
 
     /// Messages in it.
@@ -277,9 +281,14 @@ impl<'a> Block<'a> {
     }
 }
 
-fn names(mut rows: &[u8]) -> Result<Vec<&str>, String> {
+/// The names of origins of a block of `count` messages. Each has a message, so hostile bytes cannot make a list that is
+/// much longer than they are.
+fn names(mut rows: &[u8], count: usize) -> Result<Vec<&str>, String> {
     let mut names = Vec::new();
     while let Some((len, rest)) = rows.split_first_chunk::<2>() {
+        if names.len() == count {
+            return Err("it has more origins than messages".into());
+        }
         let len = usize::from(u16::from_le_bytes(*len));
         let name = rest.get(..len).filter(|_| len <= ORIGIN_NAME_MAX).ok_or("the name of an origin is too long")?;
         names.push(std::str::from_utf8(name).map_err(|_| "the name of an origin is not text")?);

@@ -74,6 +74,13 @@ impl Running {
     }
 }
 
+/// CRC-32C of parts, as if they were one behind the other.
+pub(crate) fn crc32c_of_parts(parts: &[&[u8]]) -> u32 {
+    let mut sum = Running::new();
+    parts.iter().for_each(|part| sum.update(part));
+    sum.finish()
+}
+
 /// The same for bytes that come from memory and not from a cache, one message after another: what is read next, which
 /// begins at `behind`, is asked for too, so that it is on its way while this one ends (8.8 kB: 28 GB/s instead of 21).
 #[inline]

@@ -8,7 +8,7 @@ use crate::format::header::{Header, Identity, Level, Near};
 use crate::format::names::{Names, ORIGINS};
 use crate::format::recovery::Recovery;
 use crate::format::segments::{segment_name, segment_numbers, table_bytes};
-use crate::limits::{FORMAT, TIME_BLOCK};
+use crate::limits::{FORMAT, NEAR_GONE, TIME_BLOCK};
 use crate::live::pins::Pins;
 use crate::live::place::{give_up, home_of, remove_live, uuid_words};
 use crate::live::segment::Segment;
@@ -318,7 +318,7 @@ impl Opening<'_> {
             if from >= next {
                 continue;
             }
-            let sequence = if next > first { entries.raw(next - 1)?.parent_sequence } else { u64::MAX - 1 };
+            let sequence = if next > first { entries.raw(next - 1)?.parent_sequence } else { NEAR_GONE };
             newest.retain(|known| known.uuid != uuid);
             newest.push(Identity { uuid, epoch, sequence });
         }

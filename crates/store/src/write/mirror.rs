@@ -29,7 +29,9 @@ pub struct Mirrored {
 
 impl Writer {
     /// The newest message that the stream had of each near stream when it was opened, oldest stream first; nothing of a
-    /// stream that is no mirror. A near stream whose messages retention has deleted has the largest sequence.
+    /// stream that is no mirror. A near stream whose messages retention has deleted has [`NEAR_GONE`].
+    ///
+    /// [`NEAR_GONE`]: crate::limits::NEAR_GONE
     pub fn mirrored(&self) -> &[Identity] {
         &self.mirrored
     }

@@ -213,7 +213,7 @@ impl Relay {
         }
         for at in 0..self.inputs.len() {
             if let Some(frontier) = self.inputs[at].reached() {
-                self.sink.reach(at, frontier);
+                self.sink.reach(at, frontier, self.inputs[at].next);
             }
         }
         let when = self.sink.step(now)?;
