@@ -16,7 +16,8 @@ pub(crate) static BROKERS: Key =
 static TOPICS: Key = required(
     "topics",
     "list of names",
-    "The topics. Each partition is an origin `TOPIC/PARTITION`, and offsets are its numbers.",
+    "The topics. Each partition is an origin `TOPIC/PARTITION`, and offsets are its numbers. A topic that does not \
+     exist is waited for, and read from its first message.",
 );
 static START: Key = key(
     "start",
@@ -34,6 +35,13 @@ static WAIT: Key = key(
     "How long after its source time a message may still come. A partition that shows no later message is complete up \
      to this long ago; one that does is complete up to that message, less the lag that its messages have shown.",
 );
+static MIRROR: Key = key(
+    "mirror",
+    "`true` or `false`",
+    "false",
+    "Messages that a sink `kafka` has sent keep the origin and the number that they had there, so that a merge by \
+     number pairs them. Messages of other programs have those of their partition.",
+);
 pub(crate) static PROPERTIES: Key = key(
     "properties",
     "table",
@@ -45,7 +53,7 @@ pub(crate) static PROPERTIES: Key = key(
 pub static SOURCE: SourceKind = SourceKind {
     name: "kafka",
     about: "Topics of a Kafka cluster.",
-    keys: &[&BROKERS, &TOPICS, &START, &STOP, &WAIT, &PROPERTIES],
+    keys: &[&BROKERS, &TOPICS, &START, &STOP, &WAIT, &MIRROR, &PROPERTIES],
     read,
     more: None,
 };
@@ -68,9 +76,9 @@ impl SourcePlan for Plan {
 
     #[cfg(not(feature = "client"))]
     fn build(&self) -> Result<Box<dyn Source>, Fault> {
-        let Self { name, brokers, topics, start, stop, wait, properties } = self;
-        let _ = (brokers, topics, start, stop, wait, properties);
-        Err(unbuilt("source", name))
+        let Self { kind, name, brokers, topics, start, stop, wait, properties, mirror } = self;
+        let _ = (brokers, topics, start, stop, wait, properties, mirror);
+        Err(unbuilt(kind, name))
     }
 }
 
@@ -100,14 +108,17 @@ fn read(name: &str, section: &mut Section<'_>) -> Option<Arc<dyn SourcePlan>> {
     }
     let stop: Option<Setting<Time>> = section.get(&STOP);
     let wait: Setting<Duration> = section.need(&WAIT);
+    let mirror: Setting<bool> = section.need(&MIRROR);
     let properties = read_properties(section, &property::SOURCE);
     Some(Arc::new(Plan {
+        kind: "source",
         name: name.to_owned(),
         brokers,
         topics,
         start,
         stop: stop.map(|stop| stop.value.0),
         wait: i64::try_from(wait.as_nanos()).unwrap_or(i64::MAX),
+        mirror: mirror.value,
         properties,
     }))
 }
@@ -310,7 +321,7 @@ mod tests {
         for start in [json!("end"), json!("begin"), json!("-10 min"), json!("2026-11-24T12:00:00Z"), json!({"a/0": 12})]
         {
             let section = json!({"brokers": "one:9092, [::1]:9093", "topics": ["a", "b.c"], "start": start,
-                "stop": "2026-11-24T12:00:00Z",
+                "stop": "2026-11-24T12:00:00Z", "mirror": true,
                 "properties": properties});
             assert_eq!(mistakes(&section), [""; 0]);
         }
@@ -385,12 +396,14 @@ mod tests {
     fn a_sink_that_sends_to_the_topic_of_its_source_is_refused() {
         let written = |text: &str| Setting::by_default(text.to_owned());
         let source = Plan {
+            kind: "source",
             name: "loop".into(),
             brokers: written("one:9092, two:9092"),
             topics: Setting::by_default(vec!["in".into(), "to_loop".into()]),
             start: Setting::by_default(Start::End),
             stop: None,
             wait: 0,
+            mirror: false,
             properties: Vec::new(),
         };
         let causes = |brokers: &str, topic: &str| -> Vec<String> {

@@ -7,9 +7,10 @@
 //!
 //! Only with the feature `client` does the crate link librdkafka; without it a section is read and refused.
 //!
-//! Failure behaviour: brokers that are away are the source's trouble, and it goes on when they are back. A topic that
-//! is not there, or must not be read, and offsets that are not there any more are a fault: the source starts again and
-//! says at its start what is lost.
+//! Failure behaviour: brokers that are away and a topic that is not there are the source's trouble, and it goes on when
+//! they are. A topic that was deleted or must not be read, and offsets that are not there any more are a fault: the
+//! source starts again and says at its start what is lost. A message of a sink of ours that comes twice is dropped and
+//! counted.
 
 #[cfg(feature = "client")]
 mod asking;
@@ -25,6 +26,8 @@ mod librdkafka;
 mod limits;
 mod mirror;
 #[cfg(feature = "client")]
+mod origins;
+#[cfg(feature = "client")]
 mod partition;
 mod plan;
 #[cfg(feature = "client")]
@@ -32,6 +35,8 @@ mod probe;
 #[cfg(feature = "client")]
 mod producer;
 mod property;
+#[cfg(feature = "client")]
+mod seen;
 mod sink;
 #[cfg(feature = "client")]
 mod source;

@@ -18,11 +18,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 mod group;
 mod produce;
 mod record;
+mod transact;
 
 pub(crate) use group::{Committed, Group, GroupEvent};
 pub use produce::Unsent;
 pub(crate) use produce::{Delivered, Outgoing, Spare};
 pub(crate) use record::{Batch, Record};
+pub(crate) use transact::Failed;
 
 /// Functions whose answer is an error code, as a number.
 mod codes {
@@ -108,7 +110,11 @@ const KINDS: [(Kind, &[Code]); 15] = [
     ),
     (
         Kind::Forbidden,
-        &[Code::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, Code::RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED],
+        &[
+            Code::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED,
+            Code::RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED,
+            Code::RD_KAFKA_RESP_ERR_TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ],
     ),
     (Kind::UnknownUser, &[Code::RD_KAFKA_RESP_ERR__AUTHENTICATION, Code::RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED]),
     (Kind::NoTls, &[Code::RD_KAFKA_RESP_ERR__SSL]),
@@ -121,7 +127,7 @@ const KINDS: [(Kind, &[Code]); 15] = [
             Code::RD_KAFKA_RESP_ERR_INVALID_MSG,
         ],
     ),
-    (Kind::TimedOut, &[Code::RD_KAFKA_RESP_ERR__TIMED_OUT]),
+    (Kind::TimedOut, &[Code::RD_KAFKA_RESP_ERR__TIMED_OUT, Code::RD_KAFKA_RESP_ERR__MSG_TIMED_OUT]),
     (Kind::QueueFull, &[Code::RD_KAFKA_RESP_ERR__QUEUE_FULL]),
     (Kind::Exists, &[Code::RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS]),
     (Kind::NotTaken, &[Code::RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP, Code::RD_KAFKA_RESP_ERR_INVALID_RECORD]),
@@ -294,6 +300,9 @@ impl Client {
             c::rd_kafka_conf_set_log_cb(conf.0.as_ptr(), None);
             if kind == c::rd_kafka_type_t::RD_KAFKA_PRODUCER {
                 c::rd_kafka_conf_set_socket_cb(conf.0.as_ptr(), Some(produce::socket));
+                if events & c::RD_KAFKA_EVENT_DR == 0 {
+                    c::rd_kafka_conf_set_dr_msg_cb(conf.0.as_ptr(), Some(transact::delivered));
+                }
             }
             c::rd_kafka_new(kind, conf.0.as_ptr(), text.as_mut_ptr(), text.len())
         };

@@ -33,6 +33,25 @@ pub(crate) const PROPERTIES: [(&str, &str); 7] = [
     ("fetch.error.backoff.ms", "100"),
 ];
 
+/// Bytes of a name of an origin, as streams have them.
+#[cfg(feature = "client")]
+pub(crate) const ORIGIN_BYTES_MAX: usize = 1024;
+
+/// Streams of sinks whose newest messages a source remembers, of each partition: 5 kB of its state. Instruments that
+/// share a topic are fewer, and a stream in memory is another one after a restart of its machine.
+#[cfg(feature = "client")]
+pub(crate) const SEEN_STREAMS_MAX: usize = 64;
+
+/// Origins of such a stream whose newest messages are remembered. They matter where partitions are added to a topic
+/// while messages are on their way.
+#[cfg(feature = "client")]
+pub(crate) const SEEN_ORIGINS_MAX: usize = 64;
+
+/// Origins that a source repeats (`mirror`): each has a row in its stream. Messages of others belong to their
+/// partition.
+#[cfg(feature = "client")]
+pub(crate) const REPEATED_ORIGINS_MAX: usize = 1 << 16;
+
 /// How long a start waits for the answers of the brokers, ms: other sources start meanwhile.
 #[cfg(feature = "client")]
 pub(crate) const START_PATIENCE_MS: i32 = 8000;
@@ -63,7 +82,7 @@ pub(crate) const LAG_MAX: i64 = 120_000_000_000;
 pub(crate) const OUTAGE_MIN: i64 = 2_000_000_000;
 
 /// Rest of a source to which nothing comes, ns: librdkafka wakes it.
-#[cfg(feature = "client")]
+#[cfg(any(feature = "client", test))]
 pub(crate) const REST: i64 = 1_000_000_000;
 
 /// Rest of a source for whose message the stream has no room, ns: a reader that moves on wakes it.
@@ -154,7 +173,7 @@ pub(crate) const GONE_PATIENCE: u64 = 5_000_000_000;
 pub(crate) const CAREFUL_TIME: i64 = 60_000_000_000;
 
 /// Bits of a mark that hold the number of an input: there are 1,024 at most.
-#[cfg(feature = "client")]
+#[cfg(any(feature = "client", test))]
 pub(crate) const INPUT_BITS: u32 = 10;
 
 /// Acknowledged messages that no commit counts yet: the sink takes no more meanwhile. 32 MiB.
@@ -175,39 +194,95 @@ pub(crate) const OPEN_REST: i64 = 50_000_000;
 pub(crate) const LOOK_PATIENCE: i64 = 1_000_000_000;
 
 /// Bytes of a block: Kafka's batches of a megabyte cost least, and its brokers take them by default.
-#[cfg(feature = "client")]
+#[cfg(any(feature = "client", test))]
 pub(crate) const BLOCK_BYTES: usize = 1 << 20;
 
 /// How long a block waits for more messages, ns.
-#[cfg(feature = "client")]
+#[cfg(any(feature = "client", test))]
 pub(crate) const BLOCK_LINGER: i64 = 5_000_000;
 
 /// Bytes of the largest block, which has one message: brokers take requests of 100 MiB (`socket.request.max.bytes`),
 /// and clients answers of 100 MB (`receive.message.max.bytes`).
-#[cfg(feature = "client")]
+#[cfg(any(feature = "client", test))]
 pub(crate) const CARRIED_BYTES_MAX: usize = 64 << 20;
 
 /// Bytes of blocks that brokers have not acknowledged: a second of a link of 1 Gbit/s. Then messages stay in their
 /// streams.
-#[cfg(feature = "client")]
+#[cfg(any(feature = "client", test))]
 pub(crate) const UNDER_WAY_MAX: usize = 128 << 20;
 
 /// Blocks whose memory is kept for the next: as many as are under way at once where brokers answer in 10 ms.
-#[cfg(feature = "client")]
+#[cfg(any(feature = "client", test))]
 pub(crate) const SPARE_BLOCKS_MAX: usize = 32;
 
 /// Pause between two blocks that bring the frontier alone, ns: merges on other hosts wait for it.
-#[cfg(feature = "client")]
+#[cfg(any(feature = "client", test))]
 pub(crate) const BEAT_PAUSE: i64 = 250_000_000;
 
 /// The same where the frontier stands still: they say that the host is there.
-#[cfg(feature = "client")]
+#[cfg(any(feature = "client", test))]
 pub(crate) const BEAT_REST: i64 = 1_000_000_000;
 
 /// How long nothing comes of a host before it counts as away, ns: five beats.
 #[cfg(feature = "client")]
 pub(crate) const AWAY_PATIENCE: i64 = 5_000_000_000;
 
+/// Ends of holes that no message follows yet, which the state of a mirror keeps, one a near stream: 5 kB.
+#[cfg(any(feature = "client", test))]
+pub(crate) const KEPT_HOLES_MAX: usize = 64;
+
 /// Pause before a topic that was made is asked for again.
 #[cfg(feature = "client")]
 pub(crate) const TOPIC_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+
+/// Settings of the topic of a bulletin. Brokers compact all but the segment that is written, so that a reader which
+/// starts gets one hour of posts beside the newest of each key. A host that was cut off for longer than
+/// `delete.retention.ms` may keep a key that was removed meanwhile: a day, which costs nothing, because removals are
+/// few and small.
+#[cfg(feature = "client")]
+pub(crate) const BULLETIN_TOPIC: [(&str, &str); 4] = [
+    ("cleanup.policy", "compact"),
+    ("segment.ms", "3600000"),
+    ("min.cleanable.dirty.ratio", "0.1"),
+    ("delete.retention.ms", "86400000"),
+];
+
+/// How long a host waits for the answers to its posts, ms.
+#[cfg(feature = "client")]
+pub(crate) const BULLETIN_PATIENCE_MS: i32 = 6000;
+
+/// Brokers end a transaction of this age, ms.
+#[cfg(feature = "client")]
+pub(crate) const TRANSACTION_TIMEOUT_MS: i32 = 10_000;
+
+/// Properties of the client that posts, which no section changes. Posts that brokers do not acknowledge fail before the
+/// patience ends, so that they are aborted in the same call.
+#[cfg(feature = "client")]
+pub(crate) const BULLETIN_ALWAYS: [(&str, &str); 2] = [("message.timeout.ms", "4000"), ("socket.timeout.ms", "4000")];
+
+/// Properties of the client that reads a bulletin: no section changes them. It does not wait for transactions to end:
+/// one that a killed host has left open would hide the beats of all hosts for up to 20 s, and a post that is read
+/// although its call failed is posted again with the same key.
+#[cfg(feature = "client")]
+pub(crate) const BULLETIN_READ_ALWAYS: [(&str, &str); 2] =
+    [("isolation.level", "read_uncommitted"), ("auto.offset.reset", "error")];
+
+/// Posts that one call reads at most.
+#[cfg(feature = "client")]
+pub(crate) const BULLETIN_POSTS_MAX: usize = 1024;
+
+/// Bytes of the key of a post: names of hosts and streams have fewer.
+#[cfg(feature = "client")]
+pub(crate) const BULLETIN_KEY_BYTES_MAX: usize = 4096;
+
+/// Bytes of the text of a post. A topic takes records of [`CARRIED_BYTES_MAX`], with their keys and Kafka's own heads.
+#[cfg(feature = "client")]
+pub(crate) const BULLETIN_TEXT_BYTES_MAX: usize = CARRIED_BYTES_MAX - (64 << 10);
+
+/// How long a wait for posts lasts before the answers of the brokers are looked at.
+#[cfg(feature = "client")]
+pub(crate) const BULLETIN_SLICE: std::time::Duration = std::time::Duration::from_millis(200);
+
+/// The longest wait for posts of one call.
+#[cfg(feature = "client")]
+pub(crate) const BULLETIN_READ_PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);

@@ -76,6 +76,8 @@ impl Take for Start {
 /// The plan of a section of a source.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
+    /// The noun for what reads, in faults.
+    pub(crate) kind: &'static str,
     /// Name of the source.
     pub(crate) name: String,
     /// The brokers, as librdkafka takes them.
@@ -88,6 +90,8 @@ pub(crate) struct Plan {
     pub(crate) stop: Option<i64>,
     /// How long after its source time a message may still come, ns.
     pub(crate) wait: i64,
+    /// Messages of our own sinks keep origin and number.
+    pub(crate) mirror: bool,
     /// Properties of the client.
     pub(crate) properties: Vec<Property>,
 }

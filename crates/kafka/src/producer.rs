@@ -112,7 +112,7 @@ impl Producer {
             return Err(Unsent::Wrong(Wrong { kind: Kind::NoTopic, text: "there is no topic of this number".into() }));
         };
         let &Message { partition, key, payload, time_ms, headers, mark } = message;
-        topic.send(&Outgoing { partition, key, payload, time_ms, headers, mark }, &mut self.spare)
+        topic.send(&Outgoing { partition, key, payload: Some(payload), time_ms, headers, mark }, &mut self.spare)
     }
 
     /// Puts bytes into the queue without a copy: they belong to the producer until [`Producer::returned`] gives them

@@ -52,7 +52,7 @@ pub(crate) const CARRIER: [(&str, &str); 12] = [
     ("request.required.acks", "all replicas acknowledge"),
     ("message.timeout.ms", "hosts send until it is acknowledged"),
     ("delivery.timeout.ms", "hosts send until it is acknowledged"),
-    ("transactional.id", "hosts send without transactions"),
+    ("transactional.id", "it is made of the names of the instrument and the host"),
     ("group.id", "offsets are kept beside the mirror, without a group"),
     ("enable.partition.eof", "hosts need it"),
     ("statistics.interval.ms", "`beamport top` shows the hosts"),

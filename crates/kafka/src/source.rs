@@ -10,22 +10,24 @@
 //! question shows nothing: producers still retry.
 //!
 //! The source asks ten times a second where the partitions end. Brokers that do not answer stop the frontier, so that
-//! no run seals without their messages. So does a partition whose end has fallen, until the brokers say that its
-//! topic is still the same: a topic that was deleted and made again begins at 0, and its messages are not received
-//! yet.
+//! no run seals without their messages. So does a topic that is not there yet, and a partition whose end has fallen,
+//! until the brokers say that its topic is still the same: a topic that was deleted and made again begins at 0, and its
+//! messages are not received yet.
 
 use crate::asking::{Asking, Offsets};
 use crate::client::{Claim, Pairs};
+use crate::header::{self, Sent};
 use crate::librdkafka::{
-    Batch, Content, Kind, Mark, OffsetAnswer, Queue, Record, Spec, Topic, TopicAnswer, Wake, Wrong,
+    Batch, Client, Content, Kind, Mark, OffsetAnswer, Queue, Record, Spec, Topic, TopicAnswer, Wake, Wrong,
 };
 use crate::limits::{
     ANSWER_PATIENCE, ANSWER_TIMEOUT_MS, BATCH_MESSAGES, ENDS_PAUSE, FULL_REST, OUTAGE_MIN, PARTITIONS_MAX, PROPERTIES,
     REST, START_PATIENCE_MS, STEP_BYTES, STEP_MESSAGES, TOPICS_PAUSE,
 };
+use crate::origins::Origins;
 use crate::partition::{Given, Partition};
 use crate::plan::{Plan, Start};
-use crate::state::{self, Place, State};
+use crate::state::{self, Kept, Known, Now, Place, Resumed, State, TopicState};
 use crate::trouble::Trouble;
 use flow::{Fault, Outlet, Passes, Pushed, Resume, Source, Step};
 use serde_json::{Value, json};
@@ -87,6 +89,11 @@ impl Source for Kafka {
         false
     }
 
+    /// The numbers of messages that are repeated do not say where their partitions stand.
+    fn needs_tail(&self) -> bool {
+        self.plan.mirror
+    }
+
     fn trouble(&self) -> Option<Fault> {
         let open = self.open.as_ref()?;
         open.trouble.clone().or_else(|| open.missing.clone())
@@ -105,9 +112,35 @@ impl Source for Kafka {
 struct OpenTopic {
     name: String,
     id: String,
-    topic: Topic,
+    /// None of a topic that is not there: it has no partitions then.
+    topic: Option<Topic>,
     /// Its partitions, by number: their places among those of the source.
     partitions: Vec<usize>,
+    /// Of a topic that is not there, where it stood.
+    stood: TopicState,
+}
+
+impl OpenTopic {
+    fn new(client: &Arc<Client>, plan: &Plan, answer: &TopicAnswer, state: &State) -> Result<Self, Fault> {
+        let name = answer.name.clone();
+        let is_there = answer.wrong.is_none() && answer.partitions > 0;
+        let open = || Topic::new(client, &name).map_err(|wrong| plan.wrong(&name, None, &wrong));
+        let topic = is_there.then(open).transpose()?;
+        let stood = state.get(&name).filter(|_| !is_there).cloned().unwrap_or_default();
+        let id = if is_there { answer.id.clone() } else { String::new() };
+        Ok(Self { name, id, topic, partitions: Vec::new(), stood })
+    }
+
+    /// As it is kept.
+    fn keep(&self, partitions: &[Partition]) -> TopicState {
+        match &self.topic {
+            Some(_) => {
+                let partitions = self.partitions.iter().map(|at| partitions[*at].keep()).collect();
+                TopicState { id: self.id.clone(), partitions }
+            }
+            None => self.stood.clone(),
+        }
+    }
 }
 
 /// A question that is asked again and again.
@@ -166,8 +199,10 @@ struct Open {
     stop: Stop,
     frontier: i64,
     trouble: Option<Fault>,
-    /// `start` names a partition that is not there.
+    /// A topic is not there, or a partition that `start` names.
     missing: Option<Fault>,
+    /// Origins that are repeated, with `mirror`.
+    origins: Option<Origins>,
     /// Ends the source once it has taken what librdkafka has fetched.
     doom: Option<Fault>,
 }
@@ -186,8 +221,8 @@ enum Stop {
 impl Drop for Open {
     fn drop(&mut self) {
         self.batch.clear();
-        for topic in &self.topics {
-            (0..topic.partitions.len()).for_each(|number| topic.topic.leave(number as i32));
+        for OpenTopic { topic, partitions, .. } in &self.topics {
+            topic.iter().for_each(|topic| (0..partitions.len()).for_each(|number| topic.leave(number as i32)));
         }
     }
 }
@@ -233,20 +268,21 @@ impl Open {
         let found = asking.topics()?;
         let mut all = Vec::new();
         for topic in &found {
-            if let Some(wrong) = &topic.wrong {
-                return Err(plan.wrong(&topic.name, None, wrong));
+            match &topic.wrong {
+                Some(wrong) if wrong.kind != Kind::NoTopic => return Err(plan.wrong(&topic.name, None, wrong)),
+                // It is asked for again.
+                Some(_) => {}
+                None => all.extend((0..topic.partitions).map(|number| (topic.name.clone(), number as i32))),
             }
-            all.extend((0..topic.partitions).map(|number| (topic.name.clone(), number as i32)));
         }
         if all.len() > PARTITIONS_MAX {
             return Err(plan.too_many(all.len()));
         }
-        let partitions = places(&asking, &state, resume, &found, &all, now)?;
-        let topics = found.into_iter().map(|topic| {
-            let open = Topic::new(claim.client(), &topic.name).map_err(|wrong| plan.wrong(&topic.name, None, &wrong));
-            Ok(OpenTopic { name: topic.name, id: topic.id, topic: open?, partitions: Vec::new() })
-        });
+        let known = Known { state: &state, resume, mirrors: plan.mirror };
+        let partitions = places(&asking, &known, &found, &all, now)?;
+        let topics = found.iter().map(|topic| OpenTopic::new(claim.client(), &plan, topic, &state));
         let topics = topics.collect::<Result<Vec<_>, Fault>>()?;
+        let origins = plan.mirror.then(|| Origins::new(resume, &plan.topics));
         let mut open = Self {
             batch: Batch::default(),
             topics,
@@ -269,15 +305,20 @@ impl Open {
             frontier: i64::MIN,
             trouble: None,
             missing: None,
+            origins,
             doom: None,
         };
-        partitions.into_iter().try_for_each(|(partition, from)| open.read(partition, from))?;
+        partitions.into_iter().try_for_each(|partition| open.read(partition))?;
         open.missing = open.missing();
         Ok(open)
     }
 
-    /// The fault of the first partition that `start` names and no topic has; it may be added later.
+    /// The fault of the first topic that is not there, or of the first partition that `start` names and no topic has;
+    /// both may come later.
     fn missing(&self) -> Option<Fault> {
+        if let Some(topic) = self.topics.iter().find(|topic| topic.topic.is_none()) {
+            return Some(self.plan.no_topic(&topic.name));
+        }
         let Start::Offsets(offsets) = &self.plan.start.value else { return None };
         offsets.keys().find_map(|origin| {
             let (name, number) = origin.rsplit_once('/')?;
@@ -287,14 +328,15 @@ impl Open {
         })
     }
 
-    /// Reads a partition, the next of its topic, from an offset on.
-    fn read(&mut self, partition: Partition, from: u64) -> Result<(), Fault> {
+    /// Reads a partition, the next of its topic, from where it resumes.
+    fn read(&mut self, partition: Partition) -> Result<(), Fault> {
         let topic = &mut self.topics[partition.topic];
-        let begun = topic.topic.read(partition.number, from, &self.records);
+        let Some(open) = &topic.topic else { return Ok(()) };
+        let begun = open.read(partition.number, partition.from(), &self.records);
         begun.map_err(|wrong| self.plan.wrong(&topic.name, Some(partition.number), &wrong))?;
         let at = self.partitions.len();
         topic.partitions.push(at);
-        self.by_place.insert((topic.topic.key(), partition.number), at);
+        self.by_place.insert((open.key(), partition.number), at);
         self.partitions.push(partition);
         Ok(())
     }
@@ -322,7 +364,8 @@ impl Open {
             Taken::Full => Step::At(now + FULL_REST),
             Taken::All => {
                 let due = |question: &Question| question.asked.map_or(question.due, |_| i64::MAX);
-                Step::At((now + REST).min(due(&self.ends)).min(due(&self.which)).max(now + 1))
+                let ends = if self.partitions.is_empty() { i64::MAX } else { due(&self.ends) };
+                Step::At((now + REST).min(ends).min(due(&self.which)).max(now + 1))
             }
         })
     }
@@ -338,9 +381,15 @@ impl Open {
             let even = self.partitions.iter_mut().filter(|partition| partition.is_even());
             even.for_each(|partition| partition.frontier = partition.frontier.max(shown.saturating_sub(wait)));
         }
-        if let Some(least) = self.partitions.iter().map(|partition| partition.frontier).min() {
+        let least = self.partitions.iter().map(|partition| partition.frontier).min();
+        if let Some(least) = least.filter(|_| self.are_there()) {
             self.frontier = self.frontier.max(least);
         }
+    }
+
+    /// Whether all topics are there.
+    fn are_there(&self) -> bool {
+        self.topics.iter().all(|topic| topic.topic.is_some())
     }
 
     /// Takes the answers of brokers.
@@ -371,28 +420,43 @@ impl Open {
 
     /// Finds partitions that are new, and topics that are not those of the start.
     fn take_topics(&mut self, answers: &[TopicAnswer]) -> Result<(), Fault> {
-        for TopicAnswer { name, id, partitions, wrong, .. } in answers {
+        for answer @ TopicAnswer { name, id, partitions, wrong, .. } in answers {
             let Some(at) = self.topics.iter().position(|topic| topic.name == *name) else { continue };
+            let topic = &self.topics[at];
             if let Some(wrong) = wrong {
-                self.doom = self.doom.take().or_else(|| self.plan.lasting(name, wrong));
+                let is_known = wrong.kind == Kind::NoTopic && topic.topic.is_none();
+                let lasting = || self.plan.lasting(name, wrong).filter(|_| !is_known);
+                self.doom = self.doom.take().or_else(lasting);
                 continue;
             }
-            let topic = &self.topics[at];
-            if !topic.id.is_empty() && !id.is_empty() && topic.id != *id {
+            if topic.topic.is_none() && *partitions > 0 {
+                if !topic.stood.partitions.is_empty() {
+                    self.doom = self.doom.take().or_else(|| Some(self.plan.came_back(name)));
+                    continue;
+                }
+                self.topics[at] = OpenTopic::new(self.claim.client(), &self.plan, answer, &State::new())?;
+            } else if !topic.id.is_empty() && !id.is_empty() && topic.id != *id {
                 self.doom = self.doom.take().or_else(|| Some(self.plan.made_again(name)));
                 continue;
             }
-            for number in topic.partitions.len()..*partitions {
-                if self.partitions.len() >= PARTITIONS_MAX {
-                    return Err(self.plan.too_many(self.partitions.len() + 1));
-                }
-                let place = Place { next: self.plan.declared(name, number).unwrap_or(0), life: 1, lag: 0 };
-                let origin = state::origin(name, number, place.life);
-                self.read(Partition::new(at, number as i32, origin, place, 0, None), place.next)?;
-                self.missing = self.missing();
+            for number in self.topics[at].partitions.len()..*partitions {
+                self.add(at, number)?;
             }
+            self.missing = self.missing();
         }
         Ok(())
+    }
+
+    /// Reads a partition that a topic has got, from its first message or from the offset that `start` names.
+    fn add(&mut self, topic: usize, number: usize) -> Result<(), Fault> {
+        if self.partitions.len() >= PARTITIONS_MAX {
+            return Err(self.plan.too_many(self.partitions.len() + 1));
+        }
+        let name = &self.topics[topic].name;
+        let place = Place { next: self.plan.declared(name, number).unwrap_or(0), life: 1, ..Place::default() };
+        let resumed = Resumed { kept: Kept { place, ..Kept::default() }, from: place.next };
+        let origin = state::origin(name, number, place.life);
+        self.read(Partition::new((topic, number as i32), origin, resumed, (0, 0), None))
     }
 
     fn partition_of(&mut self, topic: &str, number: i32) -> Option<&mut Partition> {
@@ -420,7 +484,7 @@ impl Open {
                 }
             }
         }
-        self.known = asked.filter(|_| is_whole && self.fallen.is_none());
+        self.known = asked.filter(|_| is_whole && self.fallen.is_none() && self.are_there());
         if let Some(asked) = self.known
             && let Some(before) = self.answered.replace(asked)
             && asked.saturating_sub(before) > OUTAGE_MIN
@@ -460,7 +524,7 @@ impl Open {
             let client = self.claim.client();
             client.ask_topics(&plan.topics, false, ANSWER_TIMEOUT_MS, Mark::Topics, &self.answers).map_err(fault)?;
         }
-        if self.ends.ask(now) {
+        if !self.partitions.is_empty() && self.ends.ask(now) {
             self.silent.get_or_insert(now);
             self.ask_offsets(Spec::End, Mark::Ends)?;
         }
@@ -500,7 +564,8 @@ impl Open {
                     self.last = (record.place(), at);
                     let partition = &mut self.partitions[at];
                     let topic = &self.topics[partition.topic].name;
-                    if give(&self.plan, topic, partition, &record, now, out)? == Pushed::Full {
+                    let origins = self.origins.as_mut();
+                    if give(&self.plan, topic, partition, &record, (now, origins), out)? == Pushed::Full {
                         return Ok(Taken::Full);
                     }
                 }
@@ -518,11 +583,7 @@ impl Open {
     }
 
     fn state(&self) -> String {
-        let topic = |topic: &'_ OpenTopic| {
-            let places: Vec<Place> = topic.partitions.iter().map(|at| self.partitions[*at].place).collect();
-            places
-        };
-        state::write(self.topics.iter().map(|one| (one.name.as_str(), one.id.as_str(), topic(one))))
+        state::write(self.topics.iter().map(|topic| (topic.name.as_str(), topic.keep(&self.partitions))))
     }
 
     fn status(&self) -> Value {
@@ -541,13 +602,14 @@ fn give(
     topic: &str,
     partition: &mut Partition,
     record: &Record<'_>,
-    now: i64,
+    (now, origins): (i64, Option<&mut Origins>),
     out: &mut dyn Outlet,
 ) -> Result<Pushed, Fault> {
     match record.error() {
         None => {
-            let given = Given { offset: record.offset(), payload: record.payload(), time: record.time() };
-            partition.give(&given, now, out)
+            let sent = Sent::read(record.header(header::NAME), || record.header(header::ORIGIN));
+            let given = Given { offset: record.offset(), payload: record.payload(), time: record.time(), sent };
+            partition.give(&given, now, origins, out)
         }
         Some(wrong) if wrong.kind == Kind::PartitionEnd => {
             partition.reach(record.offset(), out).map(|()| Pushed::Taken)
@@ -559,12 +621,11 @@ fn give(
 /// Where partitions are read from.
 fn places(
     asking: &Asking<'_>,
-    state: &State,
-    resume: &Resume,
+    known: &Known<'_>,
     answers: &[TopicAnswer],
     all: &[(String, i32)],
     now: i64,
-) -> Result<Vec<(Partition, u64)>, Fault> {
+) -> Result<Vec<Partition>, Fault> {
     let plan = asking.plan;
     let first = asking.offsets(all, Spec::First)?;
     let end = asking.offsets(all, Spec::End)?;
@@ -589,16 +650,21 @@ fn places(
         let at = answers.iter().position(|known| known.name == *topic).unwrap_or(0);
         let number = *number as usize;
         let new = plan.declared(topic, number).unwrap_or(0);
-        let place = state::resumed(state, resume, topic, &answers[at].id, number, new);
-        let place = place.unwrap_or(Place { next: begin, life: 1, lag: 0 });
+        let here = Now { name: topic, id: &answers[at].id, partitions: answers[at].partitions };
+        let begun = || {
+            let place = Place { next: begin, life: 1, ..Place::default() };
+            Resumed { kept: Kept { place, ..Kept::default() }, from: begin }
+        };
+        let resumed = known.partition(&here, number, new).unwrap_or_else(begun);
+        let place = resumed.kept.place;
         if place.next > end {
             return Err(plan.beyond(topic, number, place.next, end));
         }
         let name = state::origin(topic, number, 1);
-        let known = resume.origins.iter().find(|origin| origin.name == name);
-        let last = known.map(|origin| origin.last_time);
+        let of_stream = known.resume.origins.iter().find(|origin| origin.name == name);
+        let last = of_stream.map(|origin| origin.last_time);
         let origin = state::origin(topic, number, place.life);
-        places.push((Partition::new(at, number as i32, origin, place, first, last), place.next.max(first)));
+        places.push(Partition::new((at, number as i32), origin, resumed, (first, end), last));
     }
     Ok(places)
 }

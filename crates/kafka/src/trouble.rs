@@ -15,6 +15,10 @@ pub(crate) trait Trouble {
     fn lasting(&self, topic: &str, wrong: &Wrong) -> Option<Fault>;
     /// The same of one partition.
     fn lasting_at(&self, topic: &str, partition: i32, wrong: &Wrong) -> Option<Fault>;
+    /// A topic is not there yet.
+    fn no_topic(&self, topic: &str) -> Fault;
+    /// A topic that was read before is there again.
+    fn came_back(&self, topic: &str) -> Fault;
     /// There are more partitions than a source takes.
     fn too_many(&self, count: usize) -> Fault;
     /// `start` names a partition that its topic, of the given number of partitions, does not have.
@@ -36,7 +40,7 @@ pub(crate) fn key(name: &str, origin: Origin) -> String {
 /// The section that speaks to a cluster, for the words of an error.
 #[derive(Clone, Copy)]
 pub(crate) struct Side<'a> {
-    /// `source` or `sink`.
+    /// `source`, `sink` or `bulletin`.
     pub(crate) kind: &'static str,
     /// Its name.
     pub(crate) name: &'a str,
@@ -100,19 +104,17 @@ impl Side<'_> {
 
 impl Plan {
     pub(crate) fn side(&self) -> Side<'_> {
-        Side { kind: "source", name: &self.name, brokers: &self.brokers, properties: &self.properties }
+        Side { kind: self.kind, name: &self.name, brokers: &self.brokers, properties: &self.properties }
     }
 }
 
 impl Trouble for Plan {
     fn wrong(&self, topic: &str, partition: Option<i32>, wrong: &Wrong) -> Fault {
         let name = partition.map_or(format!("topic `{topic}`"), |number| format!("partition `{topic}/{number}`"));
-        let what = format!("source `{}` cannot read {name}", self.name);
+        let what = format!("{} `{}` cannot read {name}", self.kind, self.name);
         let topics = key("topics", self.topics.origin);
         let hint = match wrong.kind {
-            Kind::NoTopic => {
-                format!("correct {topics}, or make the topic: the source waits for it")
-            }
+            Kind::NoTopic => return self.no_topic(topic),
             Kind::Forbidden => {
                 format!("allow this user to describe and read the topic, or remove it from {topics}")
             }
@@ -131,6 +133,19 @@ impl Trouble for Plan {
 
     fn lasting_at(&self, topic: &str, partition: i32, wrong: &Wrong) -> Option<Fault> {
         is_lasting(wrong.kind).then(|| self.wrong(topic, Some(partition), wrong))
+    }
+
+    fn no_topic(&self, topic: &str) -> Fault {
+        let topics = key("topics", self.topics.origin);
+        let what = format!("source `{}` cannot read topic `{topic}`", self.name);
+        let hint = format!("correct {topics}, or make the topic: the source waits for it, and reads all of it");
+        Fault { passes: Passes::Soon, ..Fault::new(what, format!("topic `{topic}` does not exist")).hint(hint) }
+    }
+
+    fn came_back(&self, topic: &str) -> Fault {
+        let what = format!("source `{}` starts again", self.name);
+        let fault = Fault::new(what, format!("topic `{topic}` was deleted, and is there again"));
+        Fault { passes: Passes::Soon, ..fault }
     }
 
     fn too_many(&self, count: usize) -> Fault {

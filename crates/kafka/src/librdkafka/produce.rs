@@ -13,7 +13,8 @@ pub(crate) struct Outgoing<'a> {
     /// `None`: by the key, as the property `partitioner` says.
     pub(crate) partition: Option<i32>,
     pub(crate) key: Option<&'a [u8]>,
-    pub(crate) payload: &'a [u8],
+    /// `None`: the message has no value, which removes its key from a compacted topic.
+    pub(crate) payload: Option<&'a [u8]>,
     /// Milliseconds since 1970 UTC; `None`: now.
     pub(crate) time_ms: Option<i64>,
     pub(crate) headers: &'a [(&'a CStr, &'a [u8])],
@@ -42,8 +43,8 @@ pub(crate) struct Delivered {
     pub(crate) offset: Result<u64, Wrong>,
 }
 
-/// Lists of one header that came back with reports, and are sent again with other values: making one costs librdkafka
-/// three allocations.
+/// Lists of headers that came back with reports, and are sent again with other values: making one costs librdkafka two
+/// allocations, and one more for each header.
 #[derive(Default)]
 pub(crate) struct Spare(Vec<NonNull<c::rd_kafka_headers_t>>);
 
@@ -51,31 +52,20 @@ pub(crate) struct Spare(Vec<NonNull<c::rd_kafka_headers_t>>);
 unsafe impl Send for Spare {}
 
 impl Spare {
-    /// A list of this header alone.
-    fn take(&mut self, name: &CStr, value: &[u8]) -> NonNull<c::rd_kafka_headers_t> {
-        let size = isize::try_from(value.len()).unwrap_or(0);
+    /// A list of these headers.
+    fn take(&mut self, headers: &[(&CStr, &[u8])]) -> NonNull<c::rd_kafka_headers_t> {
         if let Some(list) = self.0.pop() {
-            let raw = list.as_ptr();
-            let (mut known, mut place, mut room) = (ptr::null(), ptr::null(), 0);
-            // SAFETY: the list is ours. Its header has a name that is a C string, and `room` bytes in memory of its own
-            // that nobody refers to. Answers are not needed, because what is not found stays null.
-            unsafe {
-                if c::rd_kafka_header_cnt(raw) == 1 {
-                    c::rd_kafka_header_get_all(raw, 0, &raw mut known, &raw mut place, &raw mut room);
-                }
-                if !known.is_null() && !place.is_null() && room == value.len() && CStr::from_ptr(known) == name {
-                    ptr::copy_nonoverlapping(value.as_ptr(), place.cast_mut().cast(), room);
-                    return list;
-                }
-                c::rd_kafka_headers_destroy(raw);
+            if refill(list, headers) {
+                return list;
             }
+            // SAFETY: the list is ours.
+            unsafe { c::rd_kafka_headers_destroy(list.as_ptr()) };
         }
-        // SAFETY: it answers a new list, never null; name and value are copied.
-        unsafe {
-            let list = c::rd_kafka_headers_new(1);
-            c::rd_kafka_header_add(list, name.as_ptr(), -1, value.as_ptr().cast(), size);
-            NonNull::new(list).unwrap_or_else(|| std::process::abort())
-        }
+        // SAFETY: it answers a new list, never null.
+        let list = unsafe { c::rd_kafka_headers_new(headers.len()) };
+        let list = NonNull::new(list).unwrap_or_else(|| std::process::abort());
+        headers.iter().for_each(|(name, value)| add_header(list, name, value));
+        list
     }
 
     /// Keeps the list of a message that was delivered, or not.
@@ -90,6 +80,43 @@ impl Spare {
             self.0.extend(NonNull::new(list));
         }
     }
+}
+
+/// Puts other values into a list. False if its headers have other names.
+fn refill(list: NonNull<c::rd_kafka_headers_t>, headers: &[(&CStr, &[u8])]) -> bool {
+    let raw = list.as_ptr();
+    // SAFETY: the list is ours.
+    let is_alike = unsafe { c::rd_kafka_header_cnt(raw) } == headers.len();
+    let refill = |at: usize, name: &CStr, value: &[u8]| {
+        let (mut known, mut place, mut room) = (ptr::null(), ptr::null(), 0);
+        // SAFETY: the list is ours. Its header has a name that is a C string, and `room` bytes in memory of its own
+        // that nobody refers to. Answers are not needed, because what is not found stays null.
+        unsafe {
+            c::rd_kafka_header_get_all(raw, at, &raw mut known, &raw mut place, &raw mut room);
+            if known.is_null() || place.is_null() || CStr::from_ptr(known) != name {
+                return false;
+            }
+            if room == value.len() {
+                ptr::copy_nonoverlapping(value.as_ptr(), place.cast_mut().cast(), room);
+                return true;
+            }
+            // The last one can be replaced: names of origins have different lengths.
+            let is_last = at + 1 == headers.len();
+            if is_last {
+                c::rd_kafka_header_remove(raw, name.as_ptr());
+                add_header(list, name, value);
+            }
+            is_last
+        }
+    };
+    is_alike && headers.iter().enumerate().all(|(at, (name, value))| refill(at, name, value))
+}
+
+/// Adds a header to a list of ours.
+fn add_header(list: NonNull<c::rd_kafka_headers_t>, name: &CStr, value: &[u8]) {
+    let size = isize::try_from(value.len()).unwrap_or(0);
+    // SAFETY: the list is ours; name and value are copied.
+    unsafe { c::rd_kafka_header_add(list.as_ptr(), name.as_ptr(), -1, value.as_ptr().cast(), size) };
 }
 
 impl Drop for Spare {
@@ -159,7 +186,7 @@ impl Topic {
     /// Puts a message into the queue, which copies it. Never waits.
     pub(crate) fn send(&self, message: &Outgoing<'_>, spare: &mut Spare) -> Result<(), Unsent> {
         use c::rd_kafka_vtype_t as V;
-        let mut all = [const { Argument::uninit() }; 7 + HEADERS_MAX];
+        let mut all = [const { Argument::uninit() }; 8];
         let mut count = 0;
         let mut add = |one: Argument| {
             all[count] = one;
@@ -168,7 +195,10 @@ impl Topic {
         add(argument(V::RD_KAFKA_VTYPE_RKT, |value| value.rkt = self.raw.as_ptr()));
         add(argument(V::RD_KAFKA_VTYPE_PARTITION, |value| value.i32_ = message.partition.unwrap_or(-1)));
         add(argument(V::RD_KAFKA_VTYPE_MSGFLAGS, |value| value.i = c::RD_KAFKA_MSG_F_COPY));
-        add(argument(V::RD_KAFKA_VTYPE_VALUE, |value| value.mem = bytes(message.payload)));
+        // Without this argument there is no value.
+        if let Some(payload) = message.payload {
+            add(argument(V::RD_KAFKA_VTYPE_VALUE, |value| value.mem = bytes(payload)));
+        }
         add(argument(V::RD_KAFKA_VTYPE_OPAQUE, |value| value.ptr = ptr::without_provenance_mut(message.mark)));
         if let Some(key) = message.key {
             add(argument(V::RD_KAFKA_VTYPE_KEY, |value| value.mem = bytes(key)));
@@ -176,21 +206,10 @@ impl Topic {
         if let Some(time) = message.time_ms {
             add(argument(V::RD_KAFKA_VTYPE_TIMESTAMP, |value| value.i64_ = time));
         }
-        let mut list = None;
-        match message.headers {
-            [(name, header)] => {
-                let taken = *list.insert(spare.take(name, header));
-                add(argument(V::RD_KAFKA_VTYPE_HEADERS, |value| value.headers = taken.as_ptr()));
-            }
-            headers => headers.iter().take(HEADERS_MAX).for_each(|(name, header)| {
-                add(argument(V::RD_KAFKA_VTYPE_HEADER, |value| {
-                    value.header = c::rd_kafka_vu_s__bindgen_ty_1__bindgen_ty_2 {
-                        name: name.as_ptr(),
-                        val: header.as_ptr().cast(),
-                        size: isize::try_from(header.len()).unwrap_or(0),
-                    };
-                }));
-            }),
+        let headers = message.headers.get(..HEADERS_MAX).unwrap_or(message.headers);
+        let list = (!headers.is_empty()).then(|| spare.take(headers));
+        if let Some(list) = list {
+            add(argument(V::RD_KAFKA_VTYPE_HEADERS, |value| value.headers = list.as_ptr()));
         }
         // SAFETY: topic and client live; the first `count` arguments are filled, and all they point to lives through
         // the call, which copies it. Without an error the list of headers belongs to the message, otherwise it is ours

@@ -80,6 +80,15 @@ impl Record<'_> {
         }
     }
 
+    /// Its key; none where it has none.
+    pub(crate) fn key(&self) -> Option<&[u8]> {
+        // SAFETY: the message lives as long as the borrow of its batch; its key is `key_len` bytes or null.
+        unsafe {
+            let (key, len) = ((*self.message).key, (*self.message).key_len);
+            if key.is_null() { None } else { Some(std::slice::from_raw_parts(key.cast::<u8>(), len)) }
+        }
+    }
+
     /// The last of its headers with this name.
     pub(crate) fn header(&self, name: &CStr) -> Option<&[u8]> {
         let (mut headers, mut value, mut len) = (ptr::null_mut(), ptr::null(), 0);

@@ -1,16 +1,16 @@
-//! The far side: takes blocks from the topic of a stream and fills a mirror with their messages.
+//! The far side: takes blocks from the topic of a stream and fills a mirror with their messages, as [`Unpacker`] says.
 //!
-//! Its state is the offset of the next record. The entries of the mirror say which messages it has: those that come
-//! twice are dropped, however far behind the state is.
+//! Its state is the offset of the next record, and holes that no message follows yet. The entries of the mirror say
+//! which messages it has: those that come twice are dropped, however far behind the state is.
 //!
 //! The frontier is that of the near stream, which blocks carry: never the clock. A host that is away stops it.
 //!
 //! Failure behaviour: brokers that are away, and a near host of which nothing comes, are its trouble. Messages that are
 //! not in the topic any more, or do not verify, are in the account with the sequences of the near stream.
 
-use super::follow::{Admission, Follow};
 use super::plan::{Carrier, FarPlan};
 use super::topics::{bounds, ensure};
+use super::unpacker::{Place, Unpacker};
 use crate::asking::Asking;
 use crate::client::Claim;
 use crate::librdkafka::{Batch, Content, Kind, Mark, Queue, Topic, TopicAnswer, Wake, Wrong};
@@ -20,13 +20,11 @@ use crate::limits::{
 };
 use crate::plan::Plan;
 use crate::source::reading;
-use flow::{Fault, Identity, Outlet, Passes, Pushed, Resume, Source, Step};
+use flow::{Fault, Outlet, Passes, Pushed, Resume, Silence, Source, Step};
 use serde_json::{Value, json};
-use std::ops::Range;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use store::{Block, Meta, Mirrored};
 
 /// The source.
 pub(crate) struct Far {
@@ -74,6 +72,17 @@ impl Source for Far {
         self.open.as_ref().map_or_else(|| self.kept.clone(), Open::state)
     }
 
+    /// `{"absent": TIME}`: runs are sealed without the near host up to this time, ns since 1970 UTC.
+    fn command(&mut self, request: &Value) -> Result<Value, Fault> {
+        let Some(until) = request["absent"].as_i64() else {
+            return Err(Fault::new("a mirror was asked for something unknown", request));
+        };
+        if let Some(open) = &mut self.open {
+            open.absent = Some(until);
+        }
+        Ok(Value::Null)
+    }
+
     /// Messages that are sent while it is away stay in the topic.
     fn misses(&self) -> bool {
         false
@@ -92,14 +101,6 @@ impl Source for Far {
     }
 }
 
-/// The progress in the block that is received.
-#[derive(Default)]
-struct Current {
-    /// Messages that are done.
-    done: usize,
-    admission: Option<Admission>,
-}
-
 /// State after a start. Fields are dropped from above: messages before their queue, all before the client.
 struct Open {
     batch: Batch,
@@ -114,18 +115,15 @@ struct Open {
     id: String,
     /// The offset of the record that is taken next.
     offset: u64,
-    follow: Follow,
-    current: Current,
-    /// Names of origins of the newest block, and their rows in the mirror.
-    origins: (Vec<String>, Vec<u32>),
+    unpacker: Unpacker,
     frontier: i64,
+    /// Up to this time runs are sealed without the near host, ns since 1970 UTC.
+    absent: Option<i64>,
     /// When the newest block came, ns since 1970 UTC.
     heard: i64,
     /// When the topic is asked for again, and since when the question waits for its answer.
     due: i64,
     asked: Option<i64>,
-    missing: u64,
-    messages: u64,
     trouble: Option<Fault>,
 }
 
@@ -150,13 +148,8 @@ impl Open {
         let found = ensure(&asking, &plan.carrier)?;
         let (first, end) = bounds(&asking, &found)?.first().copied().unwrap_or_default();
         let id = found.into_iter().next().map(|topic| topic.id).unwrap_or_default();
-        let offset = match read_state(&resume.state)? {
-            // Another topic, or one that has lost its end: the mirror drops what it has.
-            Some((known, _)) if known != id && !known.is_empty() && !id.is_empty() => first,
-            Some((_, offset)) if offset > end => first,
-            Some((_, offset)) => offset.max(first),
-            None => first,
-        };
+        let place = Place::read(&resume.state)?;
+        let offset = Place::begin(place.as_ref(), &id, first, end);
         let topic = Topic::new(claim.client(), &name).map_err(|wrong| reads.side().away(&wrong))?;
         topic.read(0, offset, &records).map_err(|wrong| reads.side().away(&wrong))?;
         Ok(Self {
@@ -170,15 +163,12 @@ impl Open {
             reads,
             id,
             offset,
-            follow: Follow::new(&resume.mirrored),
-            current: Current::default(),
-            origins: Default::default(),
+            unpacker: Unpacker::new(resume, place.as_ref()),
             frontier: i64::MIN,
+            absent: None,
             heard: now,
             due: now + TOPICS_PAUSE,
             asked: None,
-            missing: 0,
-            messages: 0,
             trouble: None,
         })
     }
@@ -187,6 +177,11 @@ impl Open {
         self.wake.drain();
         self.ask(now)?;
         let step = self.receive(now, out)?;
+        // After what is there.
+        if let Some(until) = self.absent.take().filter(|until| *until > self.frontier) {
+            out.silent(self.frontier..=until, Silence::Absent);
+            self.frontier = until;
+        }
         let is_silent = self.asked.is_some_and(|since| now.saturating_sub(since) > ANSWER_PATIENCE);
         self.trouble = if is_silent {
             Some(self.reads.side().away(&self.claim.said().unwrap_or_else(Wrong::timed_out)))
@@ -200,9 +195,9 @@ impl Open {
     fn away(&self, now: i64) -> Fault {
         let (mirror, seconds) = (&self.plan.mirror, now.saturating_sub(self.heard) / 1_000_000_000);
         let what =
-            format!("host `{}` is away: nothing of stream `{}` has come for {seconds} s", mirror.host, mirror.stream);
-        Fault::new(what, "neither messages nor beats are in its topic")
-            .hint(format!("start it: `beamport up FILE --host {}`; the mirror waits", mirror.host))
+            format!("nothing of stream `{}` has come from host `{}` for {seconds} s", mirror.stream, mirror.host);
+        Fault::new(what, "its topic has had no block since then")
+            .hint(format!("see `beamport hosts FILE` whether host `{}` is up; the mirror waits", mirror.host))
     }
 
     /// Asks whether the topic is still the same.
@@ -253,31 +248,13 @@ impl Open {
                 match record.error() {
                     None => {
                         let offset = record.offset();
-                        let block = Block::read(record.payload());
-                        bytes += record.payload().len();
                         self.heard = now;
-                        let Current { done, admission } = &mut self.current;
-                        let mut state = MirrorState {
-                            follow: &mut self.follow,
-                            origins: &mut self.origins,
-                            missing: &mut self.missing,
-                            messages: &mut self.messages,
-                            plan: &self.plan,
-                            now,
-                        };
-                        match block {
-                            Ok(block) => {
-                                if state.append(&block, done, admission, out)? == Pushed::Full {
-                                    return Ok(Step::At(now + FULL_REST));
-                                }
-                                self.frontier = self.frontier.max(block.head.frontier);
-                            }
-                            Err(text) => {
-                                let text = format!("record {offset} of the topic is no block: {text}");
-                                out.aside("damaged", &text, now, record.payload());
-                            }
+                        let mirror = &self.plan.mirror;
+                        if self.unpacker.take(record.payload(), offset, mirror, now, out)? == Pushed::Full {
+                            return Ok(Step::At(now + FULL_REST));
                         }
-                        self.current = Current::default();
+                        bytes += record.payload().len();
+                        self.frontier = self.frontier.max(self.unpacker.frontier());
                         self.offset = offset + 1;
                     }
                     Some(wrong) if wrong.kind == Kind::PartitionEnd => {}
@@ -302,98 +279,11 @@ impl Open {
     }
 
     fn state(&self) -> String {
-        json!({"id": self.id, "offset": self.offset}).to_string()
+        Place { id: self.id.clone(), offset: self.offset, kept: self.unpacker.kept() }.text()
     }
 
     fn status(&self) -> Value {
-        json!({"host": self.plan.mirror.host, "messages": self.messages, "missing": self.missing})
+        let (messages, missing) = self.unpacker.counts();
+        json!({"host": self.plan.mirror.host, "messages": messages, "missing": missing})
     }
-}
-
-/// The parts of the state that a block changes.
-struct MirrorState<'a> {
-    follow: &'a mut Follow,
-    origins: &'a mut (Vec<String>, Vec<u32>),
-    missing: &'a mut u64,
-    messages: &'a mut u64,
-    plan: &'a FarPlan,
-    /// ns since 1970 UTC.
-    now: i64,
-}
-
-impl MirrorState<'_> {
-    /// Appends the messages that the mirror has not, from the first that is not done. Full: the same block again.
-    fn append(
-        &mut self,
-        block: &Block<'_>,
-        done: &mut usize,
-        admission: &mut Option<Admission>,
-        out: &mut dyn Outlet,
-    ) -> Result<Pushed, Fault> {
-        let head = &block.head;
-        if block.is_empty() && head.uuid == [0; 16] {
-            return Ok(Pushed::Taken);
-        }
-        if admission.is_none() {
-            let new = self.follow.admit(head);
-            self.miss(head.uuid, head.epoch, &new.gone, "retention", out);
-            self.miss(head.uuid, head.epoch, &new.unsent, "near", out);
-            *done = new.doubles;
-            *admission = Some(new);
-        }
-        if self.origins.0.iter().map(String::as_str).ne(block.origins.iter().copied()) {
-            let rows = block.origins.iter().map(|name| out.origin(name)).collect::<Result<Vec<_>, _>>()?;
-            *self.origins = (block.origins.iter().map(|name| (*name).to_owned()).collect(), rows);
-        }
-        while *done < block.len() {
-            let sequence = head.first + *done as u64;
-            let near = Identity { uuid: head.uuid, epoch: head.epoch, sequence };
-            let Some(message) = block.message(*done) else {
-                self.miss(head.uuid, head.epoch, &(sequence..sequence + 1), "damaged", out);
-                *done += 1;
-                continue;
-            };
-            let entry = &message.entry;
-            let meta = Meta {
-                source_time: entry.source_time,
-                origin: self.origins.1[entry.origin as usize],
-                origin_seq: entry.origin_seq,
-                schema: entry.schema,
-                flags: entry.flags,
-            };
-            let mirrored = Mirrored { meta, arrival_time: entry.arrival_time, near, crc: message.sum };
-            if out.push_mirrored(&mirrored, message.payload)? == Pushed::Full {
-                return Ok(Pushed::Full);
-            }
-            *done += 1;
-            *self.messages += 1;
-            self.follow.append(near);
-        }
-        Ok(Pushed::Taken)
-    }
-
-    /// Enters messages that are missing into the account.
-    fn miss(&mut self, uuid: [u8; 16], epoch: u32, sequences: &Range<u64>, reason: &str, out: &mut dyn Outlet) {
-        if sequences.is_empty() {
-            return;
-        }
-        let (first, last) = (sequences.start, sequences.end - 1);
-        let flow::edge::Mirror { stream, host, .. } = &self.plan.mirror;
-        let text = format!("messages {first} to {last} of stream `{stream}` of host `{host}` are missing: {reason}");
-        out.aside("hole", &text, self.now, &[]);
-        *self.missing += sequences.end - sequences.start;
-        out.missing_near(first..=last, reason);
-        self.follow.append(Identity { uuid, epoch, sequence: last });
-    }
-}
-
-/// The identity of the topic and the next offset in it; nothing before the first state.
-fn read_state(text: &str) -> Result<Option<(String, u64)>, Fault> {
-    if text.is_empty() {
-        return Ok(None);
-    }
-    let value: Option<Value> = serde_json::from_str(text).ok();
-    let read = value.and_then(|value| Some((value["id"].as_str()?.to_owned(), value["offset"].as_u64()?)));
-    let wrong = || Fault::new("the state that was kept beside the mirror cannot be read", text);
-    read.map(Some).ok_or_else(wrong)
 }

@@ -3,9 +3,12 @@
 //! Sequences of one near stream rise over its epochs, except after a recovery of the near side that cut messages: a
 //! later epoch then begins at a sequence that an earlier one had used, and its messages are new ones.
 
+use crate::limits::KEPT_HOLES_MAX;
 use flow::Identity;
+use serde_json::{Value, json};
 use std::ops::Range;
-use store::BlockHead;
+use store::limits::NEAR_GONE;
+use store::{BlockHead, hex, unhex16};
 
 /// How far a mirror has come in each near stream that it repeats: a stream in memory is another one after each start of
 /// its machine.
@@ -13,6 +16,8 @@ use store::BlockHead;
 pub(crate) struct Follow {
     /// The newest message of each stream, the one that was appended last at the end.
     newest: Vec<Identity>,
+    /// Those of `newest` that are no message of the mirror: ends of holes in the account, and where a mirror begins.
+    holes: Vec<Identity>,
 }
 
 /// The part of a block that a mirror lacks, and the gap before it.
@@ -27,9 +32,27 @@ pub(crate) struct Admission {
 }
 
 impl Follow {
-    /// `mirrored`: the newest message of each near stream, as the mirror's entries say.
-    pub(crate) fn new(mirrored: &[Identity]) -> Self {
-        Self { newest: mirrored.to_vec() }
+    /// `mirrored`: the newest message of each near stream, as the mirror's entries say. `kept`: [`Follow::kept`] of the
+    /// newest commit: the account may have come further than the entries, or retention has taken these.
+    pub(crate) fn resume(mirrored: &[Identity], kept: &[Identity]) -> Self {
+        let mut follow = Self { newest: mirrored.to_vec(), holes: Vec::new() };
+        for kept in kept {
+            let known = mirrored.iter().find(|known| known.uuid == kept.uuid);
+            let is_further = known.is_none_or(|known| {
+                known.sequence == NEAR_GONE || (kept.epoch, kept.sequence) > (known.epoch, known.sequence)
+            });
+            if is_further {
+                follow.miss(*kept);
+            }
+        }
+        follow
+    }
+
+    /// Positions that the entries of the mirror do not have, or may have no more after a while: the ends of holes that
+    /// no message follows yet, and the newest message.
+    pub(crate) fn kept(&self) -> Vec<Identity> {
+        let newest = self.newest.last().filter(|newest| !self.holes.contains(newest));
+        self.holes.iter().chain(newest).copied().collect()
     }
 
     /// Compares a block with what the mirror has.
@@ -38,12 +61,12 @@ impl Follow {
         let known = self.newest.iter().find(|known| known.uuid == head.uuid);
         let expected = match known {
             Some(known) if head.epoch > known.epoch => (known.sequence + 1).min(first),
+            // Late requests of a process that was killed, before its stream was recovered.
+            Some(known) if head.epoch < known.epoch => u64::MAX,
             // Late requests of a process that was killed.
             Some(known) => known.sequence + 1,
             // A mirror that has nothing begins with what is there.
             None if self.newest.is_empty() => first,
-            // Another stream, whose beginning is not there any more; or one that was sent from here on.
-            None if previous == 0 => first,
             None => 0,
         };
         let doubles = expected.saturating_sub(first).min(u64::from(head.count)) as usize;
@@ -53,8 +76,30 @@ impl Follow {
         Admission { doubles, gone: missing.start..split, unsent: split..first }
     }
 
-    /// A message was appended, or messages before this one are known to be missing.
+    /// A mirror that has nothing begins with the first message of this block: late requests with earlier ones are
+    /// dropped, because the frontier of the block has passed these.
+    pub(crate) fn begin(&mut self, head: &BlockHead) {
+        if let Some(sequence) = head.first.checked_sub(1).filter(|_| self.newest.is_empty()) {
+            self.miss(Identity { uuid: head.uuid, epoch: head.epoch, sequence });
+        }
+    }
+
+    /// A message was appended.
     pub(crate) fn append(&mut self, message: Identity) {
+        self.holes.retain(|hole| hole.uuid != message.uuid);
+        self.reach(message);
+    }
+
+    /// Messages up to this one are known to be missing.
+    pub(crate) fn miss(&mut self, last: Identity) {
+        self.holes.retain(|hole| hole.uuid != last.uuid);
+        self.holes.push(last);
+        let rest = self.holes.len().saturating_sub(KEPT_HOLES_MAX);
+        self.holes.drain(..rest);
+        self.reach(last);
+    }
+
+    fn reach(&mut self, message: Identity) {
         match self.newest.last_mut() {
             Some(last) if last.uuid == message.uuid => *last = message,
             _ => {
@@ -63,6 +108,19 @@ impl Follow {
             }
         }
     }
+}
+
+/// A message as states have it.
+pub(crate) fn value_of(message: &Identity) -> Value {
+    json!([hex(&message.uuid), message.epoch, message.sequence])
+}
+
+/// Reads what [`value_of`] has made. A sequence has a successor.
+pub(crate) fn identity_of(value: &Value) -> Option<Identity> {
+    let uuid = unhex16(value.get(0)?.as_str()?)?;
+    let epoch = u32::try_from(value.get(1)?.as_u64()?).ok()?;
+    let sequence = value.get(2)?.as_u64().filter(|sequence| *sequence < u64::MAX)?;
+    Some(Identity { uuid, epoch, sequence })
 }
 
 #[cfg(test)]
@@ -78,7 +136,7 @@ mod tests {
     }
 
     fn at(uuid: [u8; 16], epoch: u32, sequence: u64) -> Follow {
-        Follow::new(&[Identity { uuid, epoch, sequence }])
+        Follow::resume(&[Identity { uuid, epoch, sequence }], &[])
     }
 
     fn admission(doubles: usize, gone: Range<u64>, unsent: Range<u64>) -> Admission {
@@ -104,9 +162,15 @@ mod tests {
     #[test]
     fn a_new_stream_begins_at_its_beginning_and_an_empty_mirror_anywhere() {
         assert_eq!(Follow::default().admit(&head(A, 1, 500, 500..510)), admission(0, 500..500, 500..500));
+        let mut follow = Follow::default();
+        follow.begin(&head(A, 1, 500, 500..500));
+        assert_eq!(follow.admit(&head(A, 1, 490, 490..510)), admission(10, 490..490, 490..490));
+        follow.begin(&head(A, 1, 700, 700..700));
+        assert_eq!(follow.admit(&head(A, 1, 500, 500..510)), admission(0, 500..500, 500..500));
         let follow = at(A, 1, 99);
         assert_eq!(follow.admit(&head(B, 1, 0, 0..10)), admission(0, 0..0, 0..0));
-        assert_eq!(follow.admit(&head(B, 1, 0, 70..80)), admission(0, 70..70, 70..70));
+        // Nothing says why its beginning is not there.
+        assert_eq!(follow.admit(&head(B, 1, 0, 70..80)), admission(0, 0..70, 70..70));
         assert_eq!(follow.admit(&head(B, 1, 70, 70..80)), admission(0, 0..70, 70..70));
         // An old one comes late.
         let mut follow = follow;
@@ -121,5 +185,39 @@ mod tests {
         assert_eq!(follow.admit(&head(A, 2, 95, 95..110)), admission(0, 95..95, 95..95));
         assert_eq!(follow.admit(&head(A, 2, 100, 100..110)), admission(0, 100..100, 100..100));
         assert_eq!(follow.admit(&head(A, 2, 105, 110..120)), admission(0, 100..105, 105..110));
+        // Late requests of before are not.
+        assert_eq!(at(A, 2, 99).admit(&head(A, 1, 100, 100..110)), admission(10, 100..100, 100..100));
+    }
+
+    #[test]
+    fn a_hole_is_kept_until_a_message_follows_it() {
+        let mut follow = at(A, 1, 99);
+        let hole = Identity { uuid: A, epoch: 1, sequence: 109 };
+        follow.miss(hole);
+        assert_eq!(follow.kept(), [hole]);
+        let other = Identity { uuid: B, epoch: 1, sequence: 0 };
+        follow.append(other);
+        assert_eq!(follow.kept(), [hole, other]);
+        let resumed = Follow::resume(&[Identity { uuid: A, epoch: 1, sequence: 99 }, other], &follow.kept());
+        assert_eq!(resumed.admit(&head(A, 1, 110, 110..111)), admission(0, 110..110, 110..110));
+        // Messages came after the commit.
+        let later = Identity { uuid: A, epoch: 1, sequence: 120 };
+        let resumed = Follow::resume(&[other, later], &follow.kept());
+        assert_eq!(resumed.admit(&head(A, 1, 110, 110..130)).doubles, 11);
+        // Retention has taken all of them.
+        let gone = Identity { uuid: A, epoch: 1, sequence: NEAR_GONE };
+        let resumed = Follow::resume(&[gone], &[later]);
+        assert_eq!(resumed.admit(&head(A, 1, 110, 110..130)).doubles, 11);
+        follow.append(later);
+        assert_eq!(follow.kept(), [later]);
+    }
+
+    #[test]
+    fn a_message_reads_back_from_a_state() {
+        let message = Identity { uuid: B, epoch: 7, sequence: 1 << 60 };
+        assert_eq!(identity_of(&value_of(&message)), Some(message));
+        for text in ["null", "[]", r#"["02", 1, 2]"#, r#"["02020202020202020202020202020202", 1]"#] {
+            assert_eq!(identity_of(&serde_json::from_str(text).unwrap()), None, "{text}");
+        }
     }
 }

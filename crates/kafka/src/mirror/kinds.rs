@@ -6,7 +6,7 @@ use crate::kinds::unbuilt;
 use crate::kinds::{BROKERS, PROPERTIES, note_unbuilt, read_properties};
 use crate::plan::wrong_brokers;
 use crate::property;
-use flow::edge::{CarrierKind, CarrierPlan, LivePlan, Mirror, SourcePlan};
+use flow::edge::{Bulletin, CarrierKind, CarrierPlan, LivePlan, Mirror, SourcePlan};
 use flow::{Fault, LiveSink, Source};
 use settings::{Key, Section, Setting, key};
 use std::sync::Arc;
@@ -55,6 +55,16 @@ impl CarrierPlan for Carrier {
 
     fn far(&self, mirror: &Mirror, instrument: &str) -> Arc<dyn SourcePlan> {
         Arc::new(FarPlan { mirror: mirror.clone(), instrument: instrument.to_owned(), carrier: self.clone() })
+    }
+
+    #[cfg(feature = "client")]
+    fn bulletin(&self, instrument: &str, host: Option<&str>) -> Result<Box<dyn Bulletin>, Fault> {
+        Ok(Box::new(super::bulletin::TopicBulletin::open(self, instrument, host)?))
+    }
+
+    #[cfg(not(feature = "client"))]
+    fn bulletin(&self, instrument: &str, _: Option<&str>) -> Result<Box<dyn Bulletin>, Fault> {
+        Err(unbuilt("bulletin", instrument))
     }
 
     fn secrets(&self) -> Vec<String> {

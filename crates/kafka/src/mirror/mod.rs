@@ -2,7 +2,8 @@
 //!
 //! Each stream that another host reads has a topic `INSTRUMENT.STREAM` of one partition, whose records are blocks of
 //! messages ([`store::Block`]). The near side, a live sink, puts them there; the far side, a source, fills a mirror.
-//! Nothing else is exchanged: order, durability, replication and access are Kafka's.
+//! Nothing else is exchanged but the posts of the bulletin (`bulletin`): order, durability, replication and access are
+//! Kafka's.
 //!
 //! Exactly once: a message has (uuid, epoch, sequence), never used twice. The near side puts blocks into the partition
 //! in rising order, and after any death reads the newest block there and goes on behind it. The far side drops what its
@@ -12,12 +13,20 @@
 //! the account of the mirror, with the sequences of the near stream.
 
 #[cfg(feature = "client")]
-mod far;
+mod bulletin;
 #[cfg(feature = "client")]
+mod far;
+#[cfg(any(feature = "client", test))]
 mod follow;
 pub(crate) mod kinds;
 #[cfg(feature = "client")]
 mod near;
+#[cfg(any(feature = "client", test))]
+mod packer;
 mod plan;
+#[cfg(test)]
+mod tests;
 #[cfg(feature = "client")]
 mod topics;
+#[cfg(any(feature = "client", test))]
+mod unpacker;

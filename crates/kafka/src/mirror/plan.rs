@@ -30,12 +30,14 @@ impl Carrier {
     /// The plan of a reader of these topics, for its questions and its faults.
     pub(crate) fn reads(&self, name: &str, topics: Vec<String>) -> Plan {
         Plan {
+            kind: "source",
             name: name.to_owned(),
             brokers: self.brokers.clone(),
             topics: Setting::by_default(topics),
             start: Setting::by_default(Start::Begin),
             stop: None,
             wait: 0,
+            mirror: false,
             properties: self.properties.clone(),
         }
     }

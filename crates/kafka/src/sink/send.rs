@@ -1,8 +1,9 @@
 //! The sink: messages of streams to topics.
 //!
-//! Each message carries its identity in a header. A commit contains, by partition, the offset from which it may hold
-//! messages that the commit does not count as done; a new sink reads from there, and sends only the missing messages
-//! ([`super::look`]). Sockets are reset when they close, so that unsent bytes of a killed process never arrive.
+//! Each message carries its identity in a header, and its origin in another. A commit contains, by partition, the
+//! offset from which it may hold messages that the commit does not count as done; a new sink reads from there, and
+//! sends only the missing messages ([`super::look`]). Sockets are reset when they close, so that unsent bytes of a
+//! killed process never arrive.
 //!
 //! Constraint: librdkafka copies each message, because it may send it again when the stream memory is gone.
 //!
@@ -78,6 +79,8 @@ struct Open {
     /// Unconfirmed messages that are in their topics already.
     present: Present,
     refused: Vec<Refused>,
+    /// The header with the origin of the message that is sent.
+    origin: Vec<u8>,
     /// Acknowledged messages that places hold.
     held: usize,
     sent: u64,
@@ -151,6 +154,11 @@ fn key(origin: &str, by_origin: bool) -> &str {
     }
 }
 
+/// Kafka's time of a message, ns: a search by time finds a value that is sent again.
+fn time_of(entry: &store::Entry) -> i64 {
+    if entry.flags & store::flags::REPEAT != 0 { entry.arrival_time } else { entry.source_time }
+}
+
 /// The input and the sequence of a mark.
 fn unmark(mark: usize) -> (usize, u64) {
     (mark >> (usize::BITS - INPUT_BITS), (mark << INPUT_BITS >> INPUT_BITS) as u64)
@@ -188,6 +196,7 @@ impl Open {
             kept,
             present: Present::new(),
             refused: Vec::new(),
+            origin: Vec::new(),
             held: 0,
             sent: 0,
             silent: None,
@@ -232,16 +241,14 @@ impl Open {
                     continue;
                 }
             }
-            let header = header::write(&identity);
-            // A search by time finds a value that is sent again.
-            let is_repeat = message.entry.flags & store::flags::REPEAT != 0;
-            let time = if is_repeat { message.entry.arrival_time } else { message.entry.source_time };
+            let (identity, origin) = (header::write(&identity), batch.origin(&message));
+            header::write_origin(message.entry.origin_seq, origin, &mut self.origin);
             let outgoing = Message {
                 partition: None,
-                key: Some(key(batch.origin(&message), by_origin).as_bytes()),
+                key: Some(key(origin, by_origin).as_bytes()),
                 payload: message.payload,
-                time_ms: Some(time.div_euclid(1_000_000)).filter(|time| *time > 0),
-                headers: &[(header::NAME, &header)],
+                time_ms: Some(time_of(message.entry).div_euclid(1_000_000)).filter(|time| *time > 0),
+                headers: &[(header::NAME, &identity), (header::ORIGIN, &self.origin)],
                 mark: mark(number, sequence),
             };
             let topic = self.topics.number(route, &mut self.producer)?;

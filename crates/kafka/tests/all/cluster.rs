@@ -102,6 +102,8 @@ pub(crate) struct Found {
     pub(crate) time: i64,
     /// The header `beamport`.
     pub(crate) header: Vec<u8>,
+    /// The header `beamport-origin`.
+    pub(crate) origin: Vec<u8>,
 }
 
 impl Cluster {
@@ -111,6 +113,13 @@ impl Cluster {
         let all = vec![wrong; count];
         // SAFETY: the cluster lives; 0 is the number of the request, and the errors are copied.
         unsafe { c::rd_kafka_mock_push_request_errors_array(self.mock, 0, all.len(), all.as_ptr()) };
+    }
+
+    /// Refuses the next request that adds a partition to a transaction, as if a newer client had its name.
+    pub(crate) fn fence(&self) {
+        let wrong = c::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_PRODUCER_FENCED;
+        // SAFETY: the cluster lives; 24 is the number of the request, and the error is copied.
+        unsafe { c::rd_kafka_mock_push_request_errors_array(self.mock, 24, 1, &raw const wrong) };
     }
 
     /// Questions about a topic are answered as if there were none.
@@ -159,16 +168,21 @@ unsafe fn found(message: *const c::rd_kafka_message_t) -> Found {
     unsafe {
         let copy = |first: *const u8, len| if len == 0 { &[] } else { std::slice::from_raw_parts(first, len) }.to_vec();
         let mut kind = c::rd_kafka_timestamp_type_t::RD_KAFKA_TIMESTAMP_NOT_AVAILABLE;
-        let (mut headers, mut value, mut len) = (ptr::null_mut(), ptr::null(), 0);
+        let mut headers = ptr::null_mut();
         c::rd_kafka_message_headers(message, &raw mut headers);
-        if !headers.is_null() {
-            c::rd_kafka_header_get_last(headers, c"beamport".as_ptr(), &raw mut value, &raw mut len);
-        }
+        let header = |name: &CStr| {
+            let (mut value, mut len) = (ptr::null(), 0);
+            if !headers.is_null() {
+                c::rd_kafka_header_get_last(headers, name.as_ptr(), &raw mut value, &raw mut len);
+            }
+            copy(value.cast(), len)
+        };
         Found {
             key: copy((*message).key.cast(), (*message).key_len),
             payload: copy((*message).payload.cast(), (*message).len),
             time: c::rd_kafka_message_timestamp(message, &raw mut kind),
-            header: copy(value.cast(), len),
+            header: header(c"beamport"),
+            origin: header(c"beamport-origin"),
         }
     }
 }

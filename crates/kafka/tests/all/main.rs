@@ -2,8 +2,10 @@
 #![cfg(feature = "client")]
 #![allow(missing_docs)]
 
+mod bulletin;
 mod cluster;
 mod group;
 mod mock;
+mod ours;
 mod producer;
 mod sink;

@@ -74,6 +74,7 @@ impl Stream {
             assert_eq!(message.header[..16], uuid);
             assert_eq!(message.header[24..], number.to_le_bytes());
             let origin = ORIGINS[(number * 7 % 4) as usize];
+            assert_eq!(message.origin, [number.to_le_bytes().as_slice(), origin.as_bytes()].concat());
             let is_split = self.section["topic"] == "origin";
             let key = origin.split_once('/').filter(|_| is_split).map_or(origin, |(_, key)| key);
             assert_eq!(message.key, key.as_bytes());
