@@ -8,8 +8,8 @@ mod reference;
 pub use reference::{Reference, leaves, reference};
 
 use crate::verbs::{
-    Process, append, begin_end, boards, cat, check, compare, configure, cutover, doctor, ess, export, ls, make, pins,
-    put, replay, slot, top, verify, web, write,
+    Process, append, begin_end, boards, cat, check, compare, configure, cutover, doctor, ess, export, hosts, ls, make,
+    pins, put, replay, slot, top, verify, web, write,
 };
 use crate::{demo, up};
 use clap::{Parser, Subcommand};
@@ -65,6 +65,7 @@ verbs! {
     Cat(cat::Cat),
     Append(append::Append),
     Top(top::Top),
+    Hosts(hosts::Hosts),
     Make(make::Make),
     Write(write::WriteFile),
     Export(export::Export),

@@ -149,3 +149,21 @@ pub(crate) const LOG_WINDOW: Duration = Duration::from_secs(10);
 
 /// Runs that `ls` and `top` list, beside those that are not done: a page of a terminal.
 pub(crate) const RUNS_SHOWN: usize = 50;
+/// Pause between two beats of a host.
+pub const BEAT_PAUSE: Duration = Duration::from_secs(1);
+/// Silence after which a host is away: five beats.
+pub const AWAY: Duration = Duration::from_secs(5);
+/// How long a host that ends tries to post what it has to say.
+pub const BULLETIN_PATIENCE: Duration = Duration::from_secs(3);
+/// How long a host that is shut out by another process of its name reads on, to name that process.
+pub const FENCED_READ: Duration = Duration::from_secs(3);
+/// Posts sent at once.
+pub const POSTS_MAX: usize = 100;
+/// Posts that the mover has not looked at: those of a thousand hosts in ten seconds.
+pub const INBOX_MAX: usize = 10_000;
+/// Commands of other hosts that were carried out and are remembered, so that one that comes twice is carried out once.
+pub const OBEYED_MAX: usize = 10_000;
+/// Troubles in a beat: the first ones, for people.
+pub const BEAT_TROUBLES_MAX: usize = 5;
+/// Pause between two looks at the accounts that are to be posted.
+pub const ACCOUNTS_PAUSE: Duration = Duration::from_millis(100);

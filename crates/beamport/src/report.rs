@@ -5,6 +5,7 @@ use crate::figures::{absent, span, thousands};
 use crate::file::writer_name;
 use crate::limits::{DEAD_NAMED, WRITERS_MAX};
 use crate::mover::{Failed, Written};
+use flow::hosts::{HostAccount, HostState, Mirrored};
 use flow::ledger::{Account, DeadTime, Entry, Row, total};
 use flow::records::{Commit, Gap, Run};
 use flow::status::Missing;
@@ -163,6 +164,9 @@ impl Report {
             "failed": self.failed.iter().map(failed_row).collect::<Vec<_>>(),
         });
         add(&mut report, self.stages.json());
+        if !self.account.hosts.is_empty() {
+            add(&mut report, json!({"mirrors": self.account.mirrors, "hosts": self.account.hosts}));
+        }
         report
     }
 
@@ -269,8 +273,12 @@ impl Report {
         entries.extend(self.account.unknown().map(|stream| {
             format!("what `{stream}` lost is not known: messages of `{stream}.commits` do not verify or were released")
         }));
+        entries.extend(self.account.mirrors.iter().map(mirror_line));
         entries.extend(self.account.rows.iter().map(row_line));
         block(out, "of this run", &entries);
+        for host in &self.account.hosts {
+            block(out, &format!("of this run on host {}", host.host), &host_lines(host));
+        }
         let stage = |row: &Row| format!("{}{}", row_line(row), if row.closed { "" } else { "   NOT closed" });
         let stages = self.stages.rows.iter().map(stage).chain(missing_lines(&self.stages.missing));
         let silent = self.stages.silent.iter().map(|fault| format!("{}; its code has not started", fault.what));
@@ -347,8 +355,38 @@ fn ledger_rows(scope: &str, entries: &[Entry], readers: &[Row], stages: &[Row]) 
 /// The ledger as lines; origins of a stream are summed up where there are many.
 pub fn ledger_lines(account: &Account) -> Vec<String> {
     let mut lines = entry_lines(&account.entries);
+    lines.extend(account.mirrors.iter().map(mirror_line));
     lines.extend(account.rows.iter().map(row_line));
+    lines.extend(account.hosts.iter().flat_map(|host| {
+        let of = move |line| format!("{}: {line}", host.host);
+        host_lines(host).into_iter().map(of)
+    }));
     lines
+}
+
+/// The account of a run on another host.
+fn host_lines(host: &HostAccount) -> Vec<String> {
+    match (&host.account, host.state) {
+        (Some(account), _) => {
+            let mut lines = ledger_lines(account);
+            let absent = account.absences().map(|gap| format!("{}: data from this interval is unknown", absent(gap)));
+            lines.extend(absent);
+            if lines.is_empty() {
+                lines.push("nothing entered there".to_owned());
+            }
+            lines
+        }
+        (None, HostState::Absent) => vec![format!("absent: the run was sealed without {}", host.host)],
+        (None, _) => vec!["its account is missing".to_owned()],
+    }
+}
+
+/// The account of a mirror as a line.
+fn mirror_line(mirror: &Mirrored) -> String {
+    let Mirrored { stream, host, sent, received, missing } = mirror;
+    let sent = sent.map_or_else(|| "an unknown number".to_owned(), thousands);
+    let (received, missing) = (thousands(*received), thousands(*missing));
+    format!("{stream:<14} {sent} sent = {received} received + {missing} missing   (mirror of host {host})")
 }
 
 /// Those of the entries.
@@ -574,6 +612,8 @@ mod tests {
             rows: vec![of("file", 200)],
             gaps: Vec::new(),
             dead_time: Vec::new(),
+            mirrors: Vec::new(),
+            hosts: Vec::new(),
             clock_step_ns: 0,
             lost: 0,
             closed: true,

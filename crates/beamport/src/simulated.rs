@@ -21,12 +21,13 @@ pub(crate) struct Simulated {
 }
 
 impl Simulated {
-    /// Starts the boards of an instrument file, whose sources listen. `data`: the data folder.
-    pub(crate) fn start(file: &Path, data: &Path) -> Result<Self, Fault> {
+    /// Starts the boards of an instrument file, or of one host of it, whose sources listen. `data`: the data folder.
+    pub(crate) fn start(file: &Path, host: Option<&str>, data: &Path) -> Result<Self, Fault> {
         let cannot = |e: io::Error| Fault::io("cannot start the simulated boards", &e);
         let output = crate::mover::tempfile_in(data)?;
         let mut command = Command::new(std::env::current_exe().map_err(cannot)?);
         command.arg("boards").arg(file).arg("--parent").arg(std::process::id().to_string());
+        command.args(host.into_iter().flat_map(|host| ["--host", host]));
         command.stdin(Stdio::null()).stdout(output.try_clone().map_err(cannot)?);
         peer::block_stop_signals(&mut command);
         let child = store::printed::spawn(command, "boards", false).map_err(cannot)?;

@@ -99,7 +99,7 @@ fn up(asked: &Up, registry: &Registry) -> Result<ExitCode, Fault> {
     let by_signals = asked.parent.is_none().then_some(on_term);
     let mut started = may_delete(&instrument, asked.yes).and_then(|()| Started::new(instrument, by_signals));
     if has_boards {
-        started = started.and_then(|started| started.with_boards(&asked.file));
+        started = started.and_then(|started| started.with_boards(&asked.file, asked.host.as_deref()));
     }
     let answer = started.and_then(|started| started.to_report(asked.form.json));
     if let (Err(fault), true) = (&answer, asked.form.json) {
@@ -179,8 +179,8 @@ impl Started {
     }
 
     /// The same with the simulated boards of its file, which send from now on.
-    fn with_boards(mut self, file: &Path) -> Result<Self, Fault> {
-        self.boards = Some(Simulated::start(file, &self.mover.data().folder)?);
+    fn with_boards(mut self, file: &Path, host: Option<&str>) -> Result<Self, Fault> {
+        self.boards = Some(Simulated::start(file, host, &self.mover.data().folder)?);
         Ok(self)
     }
 

@@ -265,3 +265,5 @@ pub const HISTOGRAM_CELLS_MAX: u64 = 1 << 29;
 
 /// Rows of a table in the account; a day with more gaps than this has its count and the JSON.
 pub const TABLE_ROWS_MAX: usize = 1 << 20;
+/// Pause before the accounts of other hosts are looked for again: they come within a second of the seal.
+pub(crate) const PAUSE_WITHOUT_ACCOUNTS: std::time::Duration = std::time::Duration::from_millis(100);

@@ -1,21 +1,22 @@
-//! `[hosts]`, `[host.NAME]` and the key `host`: which stage runs on which machine, and the part of an instrument that
-//! one host runs.
+//! `[hosts]`, `[host.NAME]`, `[mirror.NAME]` and the key `host`: which stage runs on which machine, and the part of an
+//! instrument that one host runs.
 //!
 //! A stage that reads a stream of another host gets a mirror of it: a source with the name of the stream, which the
 //! part adds. Streams that other hosts read go into one live sink, `hosts`. The first host leads: its runs are those of
 //! the instrument, and the others adopt them from a mirror of its stream `runs`.
 
+use super::stream::MirrorKeys;
 use super::{Instrument, LiveSection, SourceSection, Stage, keys, nearest};
-use crate::limits::LIVE_BYTES_MIRROR;
 use flow::edge::{CarrierPlan, Mirror};
+use flow::hosts::HostsLayout;
 use flow::{Fault, RUNS};
-use settings::units::Size;
+use settings::units::Refused;
 use settings::{Mistakes, Page, Section, Setting, Shown, shortened};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use store::{Clock, WhenFull};
+use store::Clock;
 
 /// Name of the live sink that sends streams to other hosts.
 pub const SINK: &str = "hosts";
@@ -35,6 +36,19 @@ pub struct Hosts {
     pub all: Vec<HostSection>,
     /// Hosts of stages and sinks that name one.
     pub(super) of: HashMap<String, Setting<String>>,
+    /// How streams are kept where other hosts read them.
+    pub(super) mirrors: Vec<MirrorSection>,
+    pub(super) shown: Vec<Shown>,
+}
+
+/// `[mirror.NAME]`.
+#[derive(Clone, Debug)]
+pub struct MirrorSection {
+    /// Name of the stream.
+    pub name: String,
+    /// Line of its header.
+    pub line: u32,
+    pub(super) keys: MirrorKeys,
     pub(super) shown: Vec<Shown>,
 }
 
@@ -57,6 +71,10 @@ pub struct HostPart {
     pub name: String,
     /// The host whose runs it adopts; none where it leads itself.
     pub lead: Option<String>,
+    /// The hosts, and the streams of others that are mirrored on this one.
+    pub layout: HostsLayout,
+    /// The host of each stage and sink of the instrument, by name.
+    pub stages: BTreeMap<String, String>,
 }
 
 /// A stream that a host reads and another one fills.
@@ -76,6 +94,12 @@ pub(super) fn read(name: &str, section: &mut Section<'_>) -> HostSection {
     let data: Option<Setting<String>> = section.get(&keys::HOST_DATA);
     let data = data.map(|data| data.map(|data| folder.join(data).components().collect()));
     HostSection { name: name.to_owned(), line: section.line, data, shown: section.end() }
+}
+
+/// Reads `[mirror.NAME]`.
+pub(super) fn read_mirror(name: &str, section: &mut Section<'_>) -> MirrorSection {
+    let (line, keys) = (section.line, MirrorKeys::read(section));
+    MirrorSection { name: name.to_owned(), line, keys, shown: section.end() }
 }
 
 impl Hosts {
@@ -103,6 +127,25 @@ pub(super) fn check(page: &Page, mistakes: &mut Mistakes, instrument: &Instrumen
             None => format!("write one of {}", shortened(&names.join(", "))),
         };
         mistakes.push(page.mistake(host.line_or(hosts.line), what, "", hint));
+    }
+    for mirror in &hosts.mirrors {
+        let crossings = instrument.crossings();
+        let stream = instrument.stage(&mirror.name).and_then(Stage::stream);
+        let is_read = crossings.iter().any(|crossing| crossing.stream == mirror.name);
+        let Some(stream) = stream.filter(|_| is_read) else {
+            let what = format!("[mirror.{}] is of no stream that another host reads", shortened(&mirror.name));
+            let names: Vec<&str> = crossings.iter().map(|crossing| crossing.stream).collect();
+            let hint = match nearest(&mirror.name, names.iter().copied()) {
+                Some(near) => format!("did you mean `[mirror.{near}]`?"),
+                None => format!("streams that go to other hosts are {}", shortened(&names.join(", "))),
+            };
+            mistakes.push(page.mistake(mirror.line, what, "", hint));
+            continue;
+        };
+        for (key, Refused { cause, hint }) in stream.mirrored(&mirror.keys).1 {
+            let what = format!("wrong value of `{}` in [mirror.{}]", key.name, mirror.name);
+            mistakes.push(page.mistake(mirror.line, what, cause, hint));
+        }
     }
     for section in instrument.sources().filter(|section| section.clock.value != Clock::Epoch) {
         if instrument.crossings().iter().any(|crossing| crossing.stream == section.name) {
@@ -155,6 +198,17 @@ impl Instrument {
             .into_iter()
             .map(|Crossing { stream, near, far }| (stream.to_owned(), near.to_owned(), far.to_owned()))
             .collect();
+        let layout = HostsLayout {
+            host: name.to_owned(),
+            hosts: hosts.all.iter().map(|host| host.name.clone()).collect(),
+            mirrors: crossings
+                .iter()
+                .filter(|(_, _, far)| far == name)
+                .map(|(stream, near, _)| (stream.clone(), near.clone()))
+                .collect(),
+        };
+        let named = self.stages.iter().map(Stage::name).chain(self.sinks.iter().map(|sink| sink.name.as_str()));
+        let stages = named.map(|stage| (stage.to_owned(), hosts.host_of(stage).to_owned())).collect();
         let mut mirrors = Vec::new();
         for (stream, near, _) in crossings.iter().filter(|(_, _, far)| far == name) {
             mirrors.extend(self.mirror(&hosts, stream, near));
@@ -190,19 +244,15 @@ impl Instrument {
         if lead.is_some() {
             self.page = None;
         }
-        self.part = Some(HostPart { name: name.to_owned(), lead });
+        self.part = Some(HostPart { name: name.to_owned(), lead, layout, stages });
         Ok(self)
     }
 
     /// The source of a mirror of a stream of another host; none where nothing fills it.
     fn mirror(&self, hosts: &Hosts, stream: &str, near: &str) -> Option<SourceSection> {
         let stage = self.stage(stream)?;
-        let mut section = stage.stream()?.clone();
-        section.level = Some(Setting::by_default(section.level()));
-        // The near side keeps what does not fit: nothing is dropped here.
-        section.when_full = Setting::by_default(WhenFull::Wait);
-        // A view has no payloads of its own, and its mirror has.
-        section.live = Setting::by_default(Size(section.live.0.max(LIVE_BYTES_MIRROR)));
+        let keys = hosts.mirrors.iter().find(|mirror| mirror.name == stream).map(|mirror| mirror.keys.clone());
+        let (section, _) = stage.stream()?.mirrored(&keys.unwrap_or_default());
         let mirror = Mirror { name: stream.to_owned(), stream: stream.to_owned(), host: near.to_owned() };
         let clock = stage.source().map_or(Clock::Epoch, |source| source.clock.value);
         Some(mirror_section(hosts, &self.name, &mirror, section, clock))

@@ -292,6 +292,24 @@ pub static HOST: Key =
 pub static HOST_DATA: Key =
     key("data", "folder", "", "Folder of the streams of this host. Default: that of the instrument.");
 
+/// `level` of a mirror
+pub static MIRROR_LEVEL: Key =
+    key("level", "`disk` or `memory`", "", "Level of the mirror. Default: that of the stream.");
+/// `when_full` of a mirror
+pub static MIRROR_WHEN_FULL: Key = key(
+    "when_full",
+    "`wait` or `drop-oldest`",
+    "wait",
+    "Policy of a full mirror: it waits for its readers, while the topic keeps the messages, or drops the oldest.",
+);
+/// `live` of a mirror
+pub static MIRROR_LIVE: Key = key(
+    "live",
+    "size, 1 MiB to 1 TiB",
+    "",
+    "Shared memory for the newest messages. Default: that of the stream, at least 64 MiB.",
+);
+
 /// Above the sections
 pub static TOP: Table = Table { title: "Above the sections", keys: &[&INSTRUMENT, &DATA, &READER_TIMEOUT, &READERS] };
 /// [source.NAME], every kind
@@ -343,12 +361,17 @@ pub static RUN: Table = Table { title: "[run.NAME]", keys: &[&START, &STOP, &RUN
 pub static HOSTS: Table = Table { title: "[hosts]", keys: &[&CARRIER] };
 /// [host.NAME]
 pub static HOST_NAME: Table = Table { title: "[host.NAME]", keys: &[&HOST_DATA] };
+/// [mirror.NAME]
+pub static MIRROR: Table = Table {
+    title: "[mirror.NAME], a stream where other hosts read it",
+    keys: &[&MIRROR_LEVEL, &MIRROR_WHEN_FULL, &MIRROR_LIVE, &RETAIN, &RETAIN_AGE, &KEEP_FREE],
+};
 /// Sections that run on a host
 pub static ON_HOST: Table =
     Table { title: "[source.NAME], [merge.NAME], [worker.NAME] and [sink.NAME], with [hosts]", keys: &[&HOST] };
 
 /// The tables of keys that belong to no kind of source or sink, in the order of the reference page.
-pub static TABLES: [&Table; 13] = [
+pub static TABLES: [&Table; 14] = [
     &TOP,
     &SOURCE,
     &MERGE,
@@ -361,5 +384,6 @@ pub static TABLES: [&Table; 13] = [
     &RUN,
     &HOSTS,
     &HOST_NAME,
+    &MIRROR,
     &ON_HOST,
 ];

@@ -24,7 +24,7 @@ mod stream;
 mod worker;
 mod writers;
 
-pub use hosts::{Crossing, HostPart, HostSection, Hosts, LEAD_RUNS, MIRROR, SINK as HOSTS_SINK};
+pub use hosts::{Crossing, HostPart, HostSection, Hosts, LEAD_RUNS, MIRROR, MirrorSection, SINK as HOSTS_SINK};
 pub use live::LiveSection;
 pub use merge::{MergeKind, MergeSection, Waits};
 pub use run::{RunSection, Start};
@@ -126,6 +126,7 @@ pub fn parse(
             entries: limits::ENTRIES_MAX,
             has_hosts: false,
             hosts: Vec::new(),
+            mirrors: Vec::new(),
             host_of: HashMap::new(),
         };
         reader.instrument(document.as_table(), path, &template_check)
@@ -204,6 +205,7 @@ struct Reader<'a> {
     /// The file has `[hosts]`.
     has_hosts: bool,
     hosts: Vec<HostSection>,
+    mirrors: Vec<MirrorSection>,
     /// Hosts of stages and sinks that name one.
     host_of: HashMap<String, Setting<String>>,
 }
@@ -212,7 +214,7 @@ struct Reader<'a> {
 const PAGE: &str = "web";
 /// The section of the hosts.
 const HOSTS: &str = "hosts";
-const SECTIONS: [&str; 6] = ["host", "source", "merge", "worker", "sink", "run"];
+const SECTIONS: [&str; 7] = ["host", "mirror", "source", "merge", "worker", "sink", "run"];
 
 impl Reader<'_> {
     fn instrument(&mut self, root: &dyn TableLike, path: &Path, template_check: &TemplateCheck<'_>) -> Instrument {
@@ -288,7 +290,8 @@ impl Reader<'_> {
             if kind.is_some() { (plan, section.end()) } else { (plan, Vec::new()) }
         });
         instrument.hosts = hosts.and_then(|(line, (plan, shown))| {
-            Some(Hosts { line, carrier: plan?, all: Vec::new(), of: HashMap::new(), shown })
+            let (all, of, mirrors) = Default::default();
+            Some(Hosts { line, carrier: plan?, all, of, mirrors, shown })
         });
         self.has_hosts = root.contains_key(HOSTS);
         let mut count = 0;
@@ -311,6 +314,7 @@ impl Reader<'_> {
         instrument.sort_stages();
         if let Some(hosts) = &mut instrument.hosts {
             (hosts.all, hosts.of) = (std::mem::take(&mut self.hosts), std::mem::take(&mut self.host_of));
+            hosts.mirrors = std::mem::take(&mut self.mirrors);
         }
         shadow::resolve(self.page, self.mistakes, self.has_holes, &mut instrument);
         cross::check_stages(self.page, self.mistakes, self.has_holes, &names, &mut instrument);
@@ -456,7 +460,7 @@ impl Reader<'_> {
         };
         wrong.into_iter().for_each(|(key, refused)| section.refuse_named(&key, "a range", refused));
         let mut data: &Path = &into.data;
-        if !["host", "run"].contains(&place.kind) && self.has_hosts {
+        if !["host", "mirror", "run"].contains(&place.kind) && self.has_hosts {
             let host: Option<Setting<String>> = section.get(&keys::HOST);
             let is_it = |section: &&HostSection| host.as_ref().is_none_or(|host| host.as_str() == section.name);
             let own = self.hosts.iter().find(is_it).and_then(|section| section.data.as_ref());
@@ -465,6 +469,7 @@ impl Reader<'_> {
         }
         match place.kind {
             "host" => self.hosts.push(hosts::read(name, &mut section)),
+            "mirror" => self.mirrors.push(hosts::read_mirror(name, &mut section)),
             "source" => into.stages.extend(source::read(name, &mut section, self.registry).map(Stage::Source)),
             "merge" => into.stages.push(Stage::Merge(merge::read(name, &mut section))),
             "worker" => into.stages.push(Stage::Worker(Box::new(worker::read(name, &mut section, self.registry)))),
@@ -512,7 +517,7 @@ impl Reader<'_> {
                 (
                     String::new(),
                     "known keys: instrument, data, [source.NAME], [merge.NAME], [worker.NAME], [sink.NAME], \
-                     [run.NAME], [web], [hosts], [host.NAME]"
+                     [run.NAME], [web], [hosts], [host.NAME], [mirror.NAME]"
                         .to_owned(),
                 )
             };

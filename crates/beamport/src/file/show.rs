@@ -1,6 +1,6 @@
 //! The resolved file as `check --show` prints it: every value with its origin.
 
-use super::{HOSTS, HOSTS_SINK, HostSection, Instrument, MIRROR, PAGE, RunSection, SinkSection, Stage};
+use super::{HOSTS, HOSTS_SINK, HostSection, Instrument, MIRROR, MirrorSection, PAGE, RunSection, SinkSection, Stage};
 use serde_json::{Value as Json, json};
 use settings::{Origin, Shown};
 use std::collections::HashSet;
@@ -38,7 +38,10 @@ impl Instrument {
             self.runs.iter().map(|RunSection { name, line, shown, .. }| Part { kind: "run", name, line: *line, shown });
         let hosts = self.hosts.iter().flat_map(|hosts| &hosts.all);
         let hosts = hosts.map(|HostSection { name, line, shown, .. }| Part { kind: "host", name, line: *line, shown });
-        hosts.chain(stages).chain(sinks).chain(runs)
+        let mirrors = self.hosts.iter().flat_map(|hosts| &hosts.mirrors);
+        let mirrors =
+            mirrors.map(|MirrorSection { name, line, shown, .. }| Part { kind: "mirror", name, line: *line, shown });
+        hosts.chain(mirrors).chain(stages).chain(sinks).chain(runs)
     }
 
     /// The resolved file as TOML, each line with `# default` or `# FILE:LINE`. It reads back to the same instrument.

@@ -131,6 +131,58 @@ pub(super) fn read(section: &mut Section<'_>, of: &StreamKeys, message_bytes: u6
     stream
 }
 
+/// The keys of a mirror: where one is not written, it is that of the stream.
+#[derive(Clone, Debug, Default)]
+pub(super) struct MirrorKeys {
+    level: Option<Setting<Level>>,
+    when_full: Option<Setting<WhenFull>>,
+    live: Option<Setting<Size>>,
+    retain: Option<Setting<Size>>,
+    retain_age: Option<Setting<Duration>>,
+    keep_free: Option<Setting<Size>>,
+}
+
+impl MirrorKeys {
+    pub(super) fn read(section: &mut Section<'_>) -> Self {
+        let is_written = section.has(&keys::MIRROR_LIVE);
+        Self {
+            level: section.word(&keys::MIRROR_LEVEL, &LEVELS),
+            when_full: section.word(&keys::MIRROR_WHEN_FULL, STAGE.full),
+            live: if is_written { live_of(section, &keys::MIRROR_LIVE, 0) } else { section.get(&keys::MIRROR_LIVE) },
+            retain: section.get(&keys::RETAIN),
+            retain_age: section.get(&keys::RETAIN_AGE),
+            keep_free: section.get(&keys::KEEP_FREE),
+        }
+    }
+}
+
+impl StreamSection {
+    /// The stream as a mirror of it is kept; also the values that do not fit its level.
+    pub(super) fn mirrored(&self, of: &MirrorKeys) -> (Self, Vec<(&'static Key, Refused)>) {
+        let level = of.level.clone().unwrap_or_else(|| Setting::by_default(self.level()));
+        // A view has no payloads of its own, and its mirror has.
+        let least = || Setting::by_default(Size(self.live.0.max(limits::LIVE_BYTES_MIRROR)));
+        let live = of.live.clone().unwrap_or_else(least);
+        let is_memory = level.value == Level::Memory;
+        let same = |retain: &Setting<Size>| retain.value.0.max(live.0);
+        let kept = self.retain.as_ref().filter(|_| level.value == self.level()).map(same);
+        let retain = of.retain.clone().or_else(|| kept.map(|bytes| Setting::by_default(Size(bytes))));
+        let retain = if is_memory { retain.filter(|_| of.retain.is_some()).or(Some(live.clone())) } else { retain };
+        let keep_free = of.keep_free.clone().or_else(|| self.keep_free.clone().filter(|_| !is_memory));
+        let mirror = Self {
+            level: Some(level.clone()),
+            // The near side keeps what does not fit: nothing is dropped here.
+            when_full: of.when_full.clone().unwrap_or(Setting::by_default(WhenFull::Wait)),
+            live,
+            retain,
+            retain_age: of.retain_age.clone().or_else(|| self.retain_age.clone()),
+            keep_free,
+        };
+        let misfits = mirror.misfits(level.value).into_iter().map(|(key, _, refused)| (key, refused)).collect();
+        (mirror, misfits)
+    }
+}
+
 /// Of a mirror of a book: it is small, and kept whole.
 pub(super) fn of_book() -> StreamSection {
     StreamSection {

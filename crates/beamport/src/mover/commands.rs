@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use settings::shortened;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use wire::bprn::State;
 
 /// How long a run waits for what is under way where nobody says: as in the instrument file.
@@ -63,6 +63,7 @@ static COMMANDS: [MoverCommand; 6] = [
 impl Mover {
     /// Carries out a command, or begins one that is answered later; true where it may have changed a run.
     pub(super) fn begin_command(&mut self, command: Command, now: i64) -> bool {
+        let Some(command) = self.forward(command, Instant::now(), now) else { return false };
         let answer = match self.obey(&command.request, now) {
             Ok(Reply::Stage(request)) => {
                 self.asks.push(command, request);
@@ -257,7 +258,7 @@ impl Mover {
         Underway::begin(pair, &self.data, &self.asked.stop)
     }
 
-    /// `{"command": "end", "run", "stop", "inclusive"}`, each but the first optional.
+    /// `{"command": "end", "run", "stop", "inclusive", "without"}`, each but the first optional.
     fn obey_end(&mut self, request: &Value, now: i64) -> Result<Value, Fault> {
         let open: Vec<&Run> = self.keeper.runs().iter().filter(|r| r.state == State::Open).collect();
         let name = match (request["run"].as_str(), open.as_slice()) {
@@ -272,7 +273,14 @@ impl Mover {
                     .hint("name it: `beamport end RUN`"));
             }
         };
-        self.keeper.end(&name, stop(request)?, "asked", now).map(|run| as_value(&run))
+        let run = self.keeper.end(&name, stop(request)?, "asked", now)?;
+        self.leave_out(&run, &request["without"])?;
+        let mut answer = as_value(&run);
+        let away = self.hosts_away(&request["without"]);
+        if !away.is_empty() {
+            answer["away"] = away.into();
+        }
+        Ok(answer)
     }
 
     /// `{"command": "status"}`: the state of all stages.

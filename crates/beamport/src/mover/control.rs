@@ -68,13 +68,25 @@ pub(super) struct Command {
     pub answer: Sender<Result<Value, Fault>>,
     /// The answer, where an edge has carried it out: only to be recorded.
     pub done: Option<Result<Value, Fault>>,
-    caller: UnixStream,
+    /// The client; none where the command came from another host.
+    caller: Option<UnixStream>,
 }
 
 impl Command {
+    /// A command that was given on another host, and what brings its answer.
+    pub(super) fn of_host(request: Value, from: String) -> (Self, Receiver<Result<Value, Fault>>) {
+        let (answer, answered) = channel();
+        (Self { request, from, answer, done: None, caller: None }, answered)
+    }
+
+    /// Whether it was given on this host.
+    pub(super) fn is_local(&self) -> bool {
+        self.caller.is_some()
+    }
+
     /// False once the client has hung up. It has been told that the command is then dropped.
     pub(super) fn is_wanted(&self) -> bool {
-        !peer::is_gone(self.caller.as_fd())
+        self.caller.as_ref().is_none_or(|caller| !peer::is_gone(caller.as_fd()))
     }
 }
 
@@ -169,7 +181,7 @@ fn serve(stream: &UnixStream, sender: &Sender<Command>, edges: &EdgeCommands) ->
             let (answer, answered) = channel();
             let patience = patience(&request);
             let ended = || Fault::new("the command was refused", "the instrument is being shut down");
-            let (done, caller) = (edges.run(&request), stream.try_clone()?);
+            let (done, caller) = (edges.run(&request), Some(stream.try_clone()?));
             match sender.send(Command { request, from, answer, done, caller }) {
                 Ok(()) => match answered.recv_timeout(patience) {
                     Ok(said) => said,

@@ -1,93 +1,580 @@
-//! Work of a host for an instrument on several: the runs of the host that leads, and the streams that others read.
+//! Work of a host for an instrument on several: accounts, beats, and commands that were given on another host.
+//!
+//! Hosts post on a bulletin: each a beat a second (`beat/HOST`), its account of each sealed run (`account/RUN/HOST`),
+//! commands and their answers (`ask/HOST/ID`, `answer/HOST/ID`), and that a run is sealed without a host
+//! (`absent/RUN/HOST`). A command is carried out by the process that it was meant for, or not at all: it names the boot
+//! of that process.
 
-use super::Mover;
-use crate::file::{HOSTS_SINK, Stage};
+use super::bulletin::BulletinThread;
+use super::control::Command;
+use super::{Mover, sources};
+use crate::figures::instant;
+use crate::file::{HOSTS_SINK, HostPart, Instrument, LEAD_RUNS, Stage};
+use crate::limits::{ACCOUNTS_PAUSE, ASK_PATIENCE, AWAY, BEAT_PAUSE, BEAT_TROUBLES_MAX, FENCED_READ, OBEYED_MAX};
+use flow::edge::Post;
+use flow::hosts::{AccountBook, HostAccount, HostState};
 use flow::records::Run;
-use flow::{Fault, Passes};
-use store::ReaderInfo;
+use flow::{Data, Fault, Passes, RunsView};
+use serde_json::{Map, Value, json};
+use settings::shortened;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::Instant;
 use wire::bprn::State;
 
-impl Mover {
-    /// Begins and ends runs as the host that leads does. True where one has changed, and why one cannot.
-    pub(super) fn adopt_runs(&mut self, now: i64) -> (bool, Option<Fault>) {
-        let Some(lead) = &mut self.lead else { return (false, None) };
-        if let Err(fault) = lead.refresh() {
-            return (false, Some(fault.leads_to("the runs of the host that leads cannot be read")));
+/// The newest beat of a host, and when it came.
+struct Heard {
+    beat: Value,
+    at: Instant,
+}
+
+/// A command that was sent to another host.
+struct Sent {
+    command: Command,
+    host: String,
+    since: Instant,
+}
+
+/// The state of a host beside the others.
+pub(super) struct Hosts {
+    part: HostPart,
+    /// Names this process.
+    boot: String,
+    bulletin: BulletinThread,
+    accounts: AccountBook,
+    beats: BTreeMap<String, Heard>,
+    /// When the bulletin was read up to the first beat of this process.
+    caught_up: Option<Instant>,
+    /// How far hosts have come, by run and host.
+    known: BTreeMap<(String, String), HostState>,
+    /// Runs of which this host has nothing more to post.
+    posted: BTreeSet<String>,
+    sent: BTreeMap<String, Sent>,
+    /// Commands for another host that is not known yet to be up, and when they were given.
+    waiting: Vec<(Command, Instant)>,
+    /// Identities of commands of other hosts that were carried out, the newest last.
+    obeyed: VecDeque<String>,
+    /// Commands of other hosts that are carried out: their keys, and what brings the answers.
+    obeying: Vec<(String, Receiver<Result<Value, Fault>>)>,
+    fault: Option<Fault>,
+    /// The troubles with other hosts that the log has.
+    logged: Vec<String>,
+    fenced: Option<Instant>,
+    beat_at: Instant,
+    accounts_at: Instant,
+    /// When the process started, ns since 1970 UTC.
+    since: i64,
+    /// The runs of the host that leads, where this one adopts them.
+    pub(super) lead: Option<RunsView>,
+    /// The steps of those runs that this host has followed.
+    pub(super) lead_steps: u64,
+    /// Streams that the carrier does not have up to these sequences, since this host has nothing else to do.
+    pub(super) to_carry: Option<Vec<(String, u64)>>,
+}
+
+impl Hosts {
+    /// Starts it; none where the instrument runs on one machine.
+    pub(super) fn start(data: &Data, instrument: &Instrument) -> Result<Option<Self>, Fault> {
+        let (Some(part), Some(hosts)) = (&instrument.part, &instrument.hosts) else { return Ok(None) };
+        let now = Instant::now();
+        let media = data.media.clone();
+        let clock = Box::new(move || media.now());
+        Ok(Some(Self {
+            boot: store::hex(&data.media.random()),
+            accounts: AccountBook::open(data, &part.layout)?,
+            bulletin: BulletinThread::start(hosts.carrier.clone(), &instrument.name, &part.name, clock)?,
+            beats: BTreeMap::new(),
+            caught_up: None,
+            known: BTreeMap::new(),
+            posted: BTreeSet::new(),
+            sent: BTreeMap::new(),
+            waiting: Vec::new(),
+            obeyed: VecDeque::new(),
+            obeying: Vec::new(),
+            fault: None,
+            logged: Vec::new(),
+            fenced: None,
+            beat_at: now,
+            accounts_at: now,
+            since: data.media.now(),
+            lead: part.lead.as_ref().map(|_| RunsView::of(data, LEAD_RUNS)),
+            lead_steps: 0,
+            to_carry: None,
+            part: part.clone(),
+        }))
+    }
+
+    fn others(&self) -> impl Iterator<Item = &String> {
+        self.part.layout.hosts.iter().filter(|host| **host != self.part.name)
+    }
+
+    fn state_of(&self, run: &str, host: &str) -> HostState {
+        self.known.get(&(run.to_owned(), host.to_owned())).copied().unwrap_or(HostState::Missing)
+    }
+
+    fn learn(&mut self, run: &str, host: &str, state: HostState) {
+        let known = self.known.entry((run.to_owned(), host.to_owned())).or_insert(HostState::Missing);
+        *known = state.max(*known);
+    }
+
+    /// Whether a host has given no sign for some seconds; false while that is not known.
+    fn is_away(&self, host: &str) -> bool {
+        let Some(caught_up) = self.caught_up else { return false };
+        match self.beats.get(host) {
+            Some(heard) => heard.at.elapsed() > AWAY || heard.beat["ended"] == true,
+            None => caught_up.elapsed() > AWAY,
         }
-        // Their number grows for years, and this is called a hundred times a second.
-        if lead.steps() == self.lead_steps {
-            return (false, None);
-        }
-        let (mut has_changed, mut new, mut why) = (false, Vec::new(), None);
-        let mut has_room = true;
-        // Runs of before this host had a folder, with messages that may be gone; those of the file it is to have.
-        let created = self.keeper.created();
-        let is_declared = |run: &Run| self.instrument.runs.iter().any(|declared| declared.name == run.name);
-        let is_past = |run: &Run| run.state == State::Sealed && run.time < created && !is_declared(run);
-        for run in lead.runs().iter().filter(|run| !is_past(run)) {
-            let is_new = self.keeper.runs().iter().all(|known| known.name != run.name);
-            match self.keeper.follow_lead(run, now) {
-                Ok(true) => {
-                    has_changed = true;
-                    new.extend(self.keeper.runs().iter().find(|known| is_new && known.name == run.name).cloned());
-                }
-                Ok(false) => {}
-                Err(fault) if fault.passes == Passes::WithRoom => {
-                    has_room = false;
-                    break;
-                }
-                Err(fault) => why = Some(fault),
+    }
+
+    /// The host that carries out a command, where it is another one.
+    fn host_of(&self, request: &Value) -> Option<String> {
+        let named = |key: &str| request[key].as_str();
+        let host = match request["command"].as_str()? {
+            "begin" | "end" => self.part.layout.hosts.first(),
+            "configure" | "ask" => {
+                let stage = named("stage").or_else(|| named("worker")).or_else(|| named("source"))?;
+                self.part.stages.get(stage)
             }
-        }
-        // A run that could not be adopted is tried again.
-        if why.is_none() && has_room {
-            self.lead_steps = lead.steps();
-        }
-        new.iter().for_each(|run| self.adopt(run));
-        (has_changed, why)
-    }
-
-    /// Holds the places of a run that was adopted.
-    fn adopt(&mut self, run: &Run) {
-        tracing::info!(run = run.name, "a run of the host that leads is adopted");
-        self.unsealed.insert(run.name.clone(), State::Open);
-        match self.places(std::slice::from_ref(run)) {
-            Ok(places) => self.duties.hold.extend(places),
-            Err(fault) => self.duties.fault.set_fault(Some(fault)),
-        }
-        self.hold();
-    }
-
-    /// Whether every run that the file declares has begun: the host that leads begins them.
-    pub(super) fn knows_declared(&self) -> bool {
-        let is_known = |name: &str| self.keeper.runs().iter().any(|run| run.name == name);
-        self.lead.is_none() || self.instrument.runs.iter().all(|run| is_known(&run.name))
-    }
-
-    /// Whether this host has nothing left to do, and the carrier has all that its streams held for other hosts then.
-    /// `is_done`: it has nothing else to do.
-    pub(super) fn is_carried(&mut self, is_done: bool) -> Result<bool, Fault> {
-        if !is_done {
-            self.to_carry = None;
-            return Ok(false);
-        }
-        let mut left = match self.to_carry.take() {
-            Some(left) => left,
-            None => {
-                let sinks = self.instrument.stages.iter().filter(|stage| stage.name() == HOSTS_SINK);
-                let end = |stream: &String| Ok((stream.clone(), self.data.reader_early(stream)?.bounds().count));
-                sinks.flat_map(Stage::inputs).map(end).collect::<Result<_, Fault>>()?
-            }
+            "cutover" => self.part.stages.get(named("shadow")?),
+            _ => None,
         };
-        while let Some((stream, end)) = left.last() {
-            let is_behind = |reader: &ReaderInfo| reader.name == HOSTS_SINK && reader.committed < *end;
-            if self.data.reader_early(stream)?.pins().readers().iter().any(is_behind) {
-                break;
-            }
-            left.pop();
-        }
-        let is_carried = left.is_empty();
-        self.to_carry = Some(left);
-        Ok(is_carried)
+        host.filter(|host| **host != self.part.name).cloned()
     }
+
+    /// Sends a command to the host that carries it out, once that is known to be up; gives it back where that is this
+    /// one, or where it cannot be sent. `since`: when it was given. `id` names it.
+    pub(super) fn forward(&mut self, command: Command, since: Instant, id: String) -> Option<(Command, Option<Fault>)> {
+        let Some(host) = self.host_of(&command.request).filter(|_| command.is_local()) else {
+            return Some((command, None));
+        };
+        let is_away = self.is_away(&host);
+        let boot = self.beats.get(&host).and_then(|heard| heard.beat["boot"].as_str()).filter(|_| !is_away);
+        let Some(boot) = boot.filter(|_| self.caught_up.is_some()) else {
+            if !is_away && since.elapsed() < ASK_PATIENCE {
+                self.waiting.push((command, since));
+                return None;
+            }
+            let cause = match (&self.bulletin.trouble(), self.caught_up) {
+                (Some(fault), _) => format!("the bulletin of the hosts cannot be read: {}", fault.what),
+                (None, None) => "the bulletin of the hosts has not been read yet".into(),
+                (None, Some(_)) => format!("it carries out this command, and {}", self.silence(&host)),
+            };
+            let hint = format!("start it with `beamport up FILE --host {host}`");
+            return Some((command, Some(Fault::new(format!("host `{host}` does not answer"), cause).hint(hint))));
+        };
+        let from = format!("host {}: {}", self.part.name, command.from);
+        let ask = json!({"asker": self.part.name, "boot": boot, "from": from, "request": command.request});
+        self.bulletin.post(format!("ask/{host}/{id}"), ask.to_string());
+        self.sent.insert(id, Sent { command, host, since });
+        None
+    }
+
+    /// Since when there is no sign of a host.
+    fn silence(&self, host: &str) -> String {
+        match self.beats.get(host) {
+            Some(heard) => {
+                let time = heard.beat["time"].as_i64().unwrap_or(0);
+                let word = if heard.beat["ended"] == true { "it has ended at" } else { "there is no sign of it since" };
+                format!("{word} {}", instant(time))
+            }
+            None => "it has not started yet".into(),
+        }
+    }
+}
+
+impl Mover {
+    /// Reads and posts on the bulletin: an error ends the mover. True where a run may have changed.
+    pub(super) fn keep_hosts(&mut self, now: i64) -> Result<bool, Fault> {
+        let Some(hosts) = &mut self.hosts else { return Ok(false) };
+        let mut changed = false;
+        for post in hosts.bulletin.posts() {
+            changed |= self.see_post(&post, now);
+        }
+        self.answer_hosts();
+        for (command, since) in self.hosts.as_mut().map(|hosts| std::mem::take(&mut hosts.waiting)).unwrap_or_default()
+        {
+            self.forward(command, since, now);
+        }
+        self.post_accounts();
+        self.beat(now);
+        let Some(hosts) = &mut self.hosts else { return Ok(changed) };
+        if hosts.bulletin.is_fenced() {
+            let since = *hosts.fenced.get_or_insert_with(Instant::now);
+            let other = hosts.beats.get(&hosts.part.name);
+            if other.is_some() || since.elapsed() > FENCED_READ {
+                return Err(fenced(&hosts.part.name, other.map(|heard| &heard.beat)));
+            }
+        }
+        Ok(changed)
+    }
+
+    /// Gives a command to the host that carries it out; back where that is this one.
+    pub(super) fn forward(&mut self, command: Command, since: Instant, now: i64) -> Option<Command> {
+        let Some(hosts) = &mut self.hosts else { return Some(command) };
+        match hosts.forward(command, since, store::hex(&self.data.media.random())) {
+            None => None,
+            Some((command, None)) => Some(command),
+            Some((command, Some(fault))) => {
+                self.answer(&command, Err(fault), now);
+                None
+            }
+        }
+    }
+
+    /// Takes in one post; true where a run may have changed.
+    fn see_post(&mut self, post: &Post, now: i64) -> bool {
+        let Some(hosts) = &mut self.hosts else { return false };
+        let own = hosts.part.name.clone();
+        let parts: Vec<&str> = post.key.splitn(3, '/').collect();
+        match parts[..] {
+            ["beat", host] => {
+                let Ok(beat) = serde_json::from_str::<Value>(&post.text) else { return false };
+                if host != own {
+                    hosts.beats.insert(host.to_owned(), Heard { beat, at: Instant::now() });
+                } else if beat["boot"] == *hosts.boot {
+                    hosts.caught_up.get_or_insert_with(Instant::now);
+                } else if hosts.bulletin.is_fenced() {
+                    hosts.beats.insert(own, Heard { beat, at: Instant::now() });
+                }
+            }
+            ["account" | "absent", run, host] => {
+                let Ok(account) = serde_json::from_str::<HostAccount>(&post.text) else { return false };
+                if account.run != run || account.host != host || !hosts.part.layout.hosts.contains(&account.host) {
+                    return false;
+                }
+                hosts.learn(run, host, account.state);
+                if host != own {
+                    self.keep_account(&account);
+                }
+            }
+            ["ask", host, id] if host == own && !post.text.is_empty() => return self.obey_host(id, &post.text, now),
+            ["answer", host, id] if host == own && !post.text.is_empty() => self.pass_answer(id, &post.text, now),
+            _ => {}
+        }
+        false
+    }
+
+    /// Keeps the account of another host, which may change the losses of the run.
+    fn keep_account(&mut self, account: &HostAccount) {
+        let Some(hosts) = &mut self.hosts else { return };
+        match hosts.accounts.keep(account) {
+            Ok(false) => {}
+            Ok(true) => {
+                let run = self.keeper.runs().iter().find(|run| run.name == account.run).cloned();
+                let of_all = run.and_then(|run| flow::ledger::account_of(&self.data, &run, &self.sinks()).ok());
+                if let (Some(of_all), Some(done)) = (of_all, self.done.get_mut(&account.run)) {
+                    done.lost = Some(of_all.lost);
+                }
+            }
+            Err(fault) => {
+                let what = format!("the account of run `{}` on host `{}` is not kept", account.run, account.host);
+                hosts.fault = Some(fault.leads_to(what));
+            }
+        }
+    }
+
+    /// Carries out a command that was given on another host; true where it may have changed a run.
+    fn obey_host(&mut self, id: &str, text: &str, now: i64) -> bool {
+        let Some(hosts) = &mut self.hosts else { return false };
+        let Ok(ask) = serde_json::from_str::<Value>(text) else { return false };
+        // That of an earlier process died with it: the asker learns of the restart by the beat.
+        if ask["boot"] != *hosts.boot || hosts.obeyed.iter().any(|known| known == id) {
+            return false;
+        }
+        hosts.obeyed.push_back(id.to_owned());
+        if hosts.obeyed.len() > OBEYED_MAX {
+            hosts.obeyed.pop_front();
+        }
+        let from = ask["from"].as_str().unwrap_or_default().chars().take(300).collect();
+        let (command, answered) = Command::of_host(ask["request"].clone(), from);
+        let asker = ask["asker"].as_str().unwrap_or_default();
+        hosts.obeying.push((format!("answer/{asker}/{id}"), answered));
+        self.begin_command(command, now)
+    }
+
+    /// Passes the answer of another host on to the client that has asked.
+    fn pass_answer(&mut self, id: &str, text: &str, now: i64) {
+        let Some(hosts) = &mut self.hosts else { return };
+        let own = &hosts.part.name;
+        hosts.bulletin.post(format!("answer/{own}/{id}"), String::new());
+        let Some(Sent { command, host, .. }) = hosts.sent.remove(id) else { return };
+        hosts.bulletin.post(format!("ask/{host}/{id}"), String::new());
+        let answer = match serde_json::from_str::<Value>(text) {
+            Ok(mut answer) if answer["fault"].is_null() => Ok(answer["ok"].take()),
+            Ok(answer) => Err(Fault::of_json(&answer["fault"])),
+            Err(e) => Err(Fault::new(format!("the answer of host `{host}` cannot be read"), e)),
+        };
+        self.answer(&command, answer, now);
+    }
+
+    /// Posts the answers of commands that other hosts sent, and gives up those that other hosts do not answer.
+    fn answer_hosts(&mut self) {
+        let Some(hosts) = &mut self.hosts else { return };
+        let mut at = 0;
+        while let Some((key, answered)) = hosts.obeying.get(at) {
+            let answer = match answered.try_recv() {
+                Err(TryRecvError::Empty) => {
+                    at += 1;
+                    continue;
+                }
+                Ok(Ok(answer)) => json!({"ok": answer}),
+                Ok(Err(fault)) => json!({"fault": fault.to_json()}),
+                Err(TryRecvError::Disconnected) => {
+                    json!({"fault": Fault::new("the command was refused", "the host is being shut down").to_json()})
+                }
+            };
+            hosts.bulletin.post(key.clone(), answer.to_string());
+            hosts.obeying.remove(at);
+        }
+        let late: Vec<String> = hosts
+            .sent
+            .iter()
+            .filter(|(_, sent)| sent.since.elapsed() > ASK_PATIENCE)
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in late {
+            let Some(Sent { command, host, .. }) = hosts.sent.remove(&id) else { continue };
+            hosts.bulletin.post(format!("ask/{host}/{id}"), String::new());
+            let fault = Fault::new(format!("host `{host}` has not answered"), hosts.silence(&host));
+            let hint = "look whether it was carried out: `beamport ls`, or `beamport top` on that host";
+            let _ = command.answer.send(Err(Fault { passes: Passes::Pending, ..fault.hint(hint) }));
+        }
+    }
+
+    /// Posts the accounts of runs that this host has sealed, and of those that it has finished.
+    fn post_accounts(&mut self) {
+        let Some(hosts) = &mut self.hosts else { return };
+        if hosts.caught_up.is_none() || Instant::now() < hosts.accounts_at {
+            return;
+        }
+        hosts.accounts_at = Instant::now() + ACCOUNTS_PAUSE;
+        hosts.fault = None;
+        let own = hosts.part.name.clone();
+        let since = hosts.accounts.created();
+        let sinks: Vec<String> = self.instrument.sinks.iter().map(|sink| sink.name.clone()).collect();
+        for run in self.keeper.runs().iter().filter(|run| run.state == State::Sealed && run.time >= since) {
+            if hosts.posted.contains(&run.name) {
+                continue;
+            }
+            let is_done = self.done.contains_key(&run.name) || self.done_before.contains(&run.name);
+            let (state, sinks) = if is_done { (HostState::Done, &sinks[..]) } else { (HostState::Sealed, &[][..]) };
+            if hosts.state_of(&run.name, &own) < state {
+                let posted = flow::hosts::own(&self.data, run, sinks, state).and_then(|account| {
+                    serde_json::to_string(&account).map_err(|e| Fault::new("an account cannot be coded", e))
+                });
+                match posted {
+                    Ok(text) => hosts.bulletin.post(format!("account/{}/{own}", run.name), text),
+                    Err(fault) => {
+                        let what = format!("the account of run `{}` is not sent to the other hosts", run.name);
+                        hosts.fault = Some(fault.leads_to(what));
+                        continue;
+                    }
+                }
+                hosts.learn(&run.name, &own, state);
+            }
+            if is_done {
+                hosts.posted.insert(run.name.clone());
+            }
+        }
+        self.be_absent();
+    }
+
+    /// Has the mirrors of hosts that a run is sealed without come to its end.
+    fn be_absent(&self) {
+        let Some(hosts) = &self.hosts else { return };
+        for run in self.keeper.unsealed().filter(|run| run.state == State::Settling) {
+            let until = run.stop.saturating_add(run.settle).saturating_add(1);
+            for (stream, host) in &hosts.part.layout.mirrors {
+                if hosts.state_of(&run.name, host) != HostState::Absent {
+                    continue;
+                }
+                let mut stages = self.instrument.stages.iter().zip(&self.threads);
+                if let Some((_, thread)) = stages.find(|(stage, _)| stage.source().is_some() && stage.name() == stream)
+                {
+                    drop(sources::ask(thread, stream, json!({"absent": until})));
+                }
+            }
+        }
+    }
+
+    /// Has a run sealed without these hosts, which are away.
+    pub(super) fn leave_out(&mut self, run: &Run, without: &Value) -> Result<(), Fault> {
+        let names: Vec<&str> = match without {
+            Value::Null => return Ok(()),
+            Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
+            _ => return Err(Fault::new("the command was refused", "`without` is not a list of hosts")),
+        };
+        let refused = |cause: String| Fault::new(format!("run `{}` cannot be sealed without a host", run.name), cause);
+        let Some(hosts) = &mut self.hosts else {
+            return Err(refused("the instrument runs on one machine".into()).hint("omit `--without`"));
+        };
+        for name in &names {
+            if !hosts.others().any(|host| host == name) {
+                let all: Vec<&str> = hosts.others().map(String::as_str).collect();
+                let hint = format!("the other hosts are {}", shortened(&all.join(", ")));
+                return Err(refused(format!("`{}` is none of the other hosts", shortened(name))).hint(hint));
+            }
+            if !hosts.is_away(name) {
+                let hint = format!("stop it first, or wait: it is away after {} s without a sign", AWAY.as_secs());
+                return Err(refused(format!("host `{name}` is up, and sends its account")).hint(hint));
+            }
+        }
+        for name in names {
+            let absent = HostAccount {
+                run: run.name.clone(),
+                start: run.start,
+                host: name.to_owned(),
+                state: HostState::Absent,
+                streams: BTreeMap::new(),
+                account: None,
+            };
+            let text = serde_json::to_string(&absent).map_err(|e| Fault::new("an account cannot be coded", e))?;
+            hosts.bulletin.post(format!("absent/{}/{name}", run.name), text);
+        }
+        Ok(())
+    }
+
+    /// Sets the beat of this host, once a second.
+    fn beat(&mut self, now: i64) {
+        let Some(hosts) = &self.hosts else { return };
+        if Instant::now() < hosts.beat_at {
+            return;
+        }
+        self.log_hosts();
+        let beat = self.beat_of(now, false);
+        let Some(hosts) = &mut self.hosts else { return };
+        hosts.beat_at = Instant::now() + BEAT_PAUSE;
+        hosts.bulletin.set_beat(format!("beat/{}", hosts.part.name), beat);
+    }
+
+    /// Logs the troubles with other hosts that are new, and those that have passed.
+    fn log_hosts(&mut self) {
+        let troubles = self.host_troubles();
+        let Some(hosts) = &mut self.hosts else { return };
+        let names: Vec<String> = troubles.iter().map(|trouble| trouble.what.clone()).collect();
+        troubles.iter().filter(|new| !hosts.logged.contains(&new.what)).for_each(|new| tracing::warn!("{new}"));
+        hosts.logged.iter().filter(|old| !names.contains(old)).for_each(|old| tracing::info!("passed: {old}"));
+        hosts.logged = names;
+    }
+
+    fn beat_of(&self, now: i64, has_ended: bool) -> Value {
+        let Some(hosts) = &self.hosts else { return Value::Null };
+        let frontier = |stream: &str| self.handle(stream).and_then(|handle| handle.view()).map(|view| view.frontier);
+        let (mut streams, mut mirrors) = (Map::new(), Map::new());
+        let sent = self.instrument.stages.iter().filter(|stage| stage.name() == HOSTS_SINK).flat_map(Stage::inputs);
+        for stream in sent {
+            let next = self.data.reader_early(stream).map(|reader| reader.bounds().count).ok();
+            streams.insert(stream.clone(), json!({"next": next, "frontier": frontier(stream)}));
+        }
+        for (stream, host) in &hosts.part.layout.mirrors {
+            let next = flow::hosts::mirrored_to(&self.data, stream).ok().flatten();
+            mirrors.insert(stream.clone(), json!({"host": host, "next": next, "frontier": frontier(stream)}));
+        }
+        let own = self.instrument.sources().filter(|source| !hosts.part.layout.mirrors.contains_key(&source.name));
+        let entries = own
+            .filter(|source| !Data::is_book(&source.name))
+            .filter_map(|source| flow::ledger::entries(&self.data, &source.name).ok());
+        let lost = entries
+            .flat_map(|(entries, _)| entries)
+            .flat_map(|entry| entry.lost.into_values())
+            .fold(0, u64::saturating_add);
+        let troubles: Vec<String> =
+            self.troubles().iter().take(BEAT_TROUBLES_MAX).map(|fault| fault.what.clone()).collect();
+        json!({
+            "host": hosts.part.name,
+            "boot": hosts.boot,
+            "pid": std::process::id(),
+            "version": env!("CARGO_PKG_VERSION"),
+            "file": self.instrument.sha256,
+            "since": hosts.since,
+            "time": now,
+            "ended": has_ended,
+            "streams": streams,
+            "mirrors": mirrors,
+            "lost": lost,
+            "troubles": troubles,
+        })
+    }
+
+    /// Posts that this host has ended in order.
+    pub(super) fn say_ended(&mut self) {
+        let beat = self.beat_of(self.data.media.now(), true);
+        if let Some(hosts) = &self.hosts {
+            hosts.bulletin.post(format!("beat/{}", hosts.part.name), beat.to_string());
+        }
+    }
+
+    /// The troubles with other hosts: those that are away, with the runs that wait for them, and other files.
+    pub(super) fn host_troubles(&self) -> Vec<Fault> {
+        let Some(hosts) = &self.hosts else { return Vec::new() };
+        let mut troubles: Vec<Fault> = hosts.bulletin.trouble().into_iter().chain(hosts.fault.clone()).collect();
+        for host in hosts.others() {
+            let beat = hosts.beats.get(host).map(|heard| &heard.beat);
+            if !hosts.is_away(host) {
+                if let Some(beat) =
+                    beat.filter(|beat| beat["file"].is_string() && beat["file"] != *self.instrument.sha256)
+                {
+                    let what = format!("host `{host}` runs another instrument file");
+                    let cause =
+                        format!("the sums of the files differ: {} and {}", beat["file"], self.instrument.sha256);
+                    troubles.push(Fault::new(what, cause).hint("start all hosts with the same file"));
+                }
+                continue;
+            }
+            let waits: Vec<&str> = self.runs_waiting(host).map(|run| run.name.as_str()).collect();
+            if waits.is_empty() && beat.is_some_and(|beat| beat["ended"] == true) {
+                continue;
+            }
+            let (mut cause, mut hint) =
+                (hosts.silence(host), format!("start it with `beamport up FILE --host {host}`"));
+            if let Some(run) = waits.first() {
+                cause += &format!("; run `{}` waits for it", shortened(&waits.join("`, `")));
+                hint += &format!(", or seal without it: `beamport end {run} --without {host}`");
+            }
+            troubles
+                .push(Fault { passes: Passes::Soon, ..Fault::new(format!("host `{host}` is away"), cause).hint(hint) });
+        }
+        troubles
+    }
+
+    /// The other hosts that are away, of those that a run is not sealed without.
+    pub(super) fn hosts_away(&self, without: &Value) -> Vec<String> {
+        let is_left_out = |host: &str| without.as_array().is_some_and(|names| names.iter().any(|name| name == host));
+        let Some(hosts) = &self.hosts else { return Vec::new() };
+        hosts.others().filter(|host| hosts.is_away(host) && !is_left_out(host)).cloned().collect()
+    }
+
+    /// The runs that were not done before this start and are not done on another host.
+    fn runs_waiting<'a>(&'a self, host: &'a str) -> impl Iterator<Item = &'a Run> {
+        let hosts = self.hosts.as_ref();
+        let is_behind = move |run: &&Run| {
+            hosts.is_some_and(|hosts| {
+                let state = hosts.state_of(&run.name, host);
+                state < HostState::Done && state != HostState::Absent
+            })
+        };
+        self.keeper.runs().iter().filter(|run| !self.done_before.contains(&run.name)).filter(is_behind)
+    }
+
+    /// Whether every host has come to the end of every run of this start, and the carrier has all posts.
+    pub(super) fn hosts_are_done(&self) -> bool {
+        let Some(hosts) = &self.hosts else { return true };
+        let all = &hosts.part.layout.hosts;
+        hosts.bulletin.is_idle() && all.iter().all(|host| self.runs_waiting(host).next().is_none())
+    }
+}
+
+/// The fault of a process in whose place another one runs.
+fn fenced(host: &str, other: Option<&Value>) -> Fault {
+    let cause = match other {
+        Some(beat) => format!(
+            "it is process {} with boot {}, started {}",
+            beat["pid"],
+            beat["boot"].as_str().unwrap_or("unknown"),
+            instant(beat["since"].as_i64().unwrap_or(0))
+        ),
+        None => "it has given no sign of itself yet".to_owned(),
+    };
+    Fault::new(format!("another process runs host `{host}`"), cause)
+        .hint("run each host once: stop one of the two, or give it the name of another host")
 }

@@ -9,6 +9,7 @@
 
 mod appended;
 mod asks;
+mod bulletin;
 mod child;
 mod code;
 mod commands;
@@ -17,6 +18,7 @@ mod cutover;
 mod duties;
 mod file_watch;
 mod hosts;
+mod lead;
 mod merges;
 mod missing;
 mod poller;
@@ -40,7 +42,7 @@ pub use template::template_check;
 pub use through::{Passing, pass};
 pub use workers::{Declared, check_code};
 
-use crate::file::{Instrument, Stage, WorkerSection};
+use crate::file::{HOSTS_SINK, Instrument, Stage, WorkerSection};
 use crate::limits::LEAVE_RUNS;
 use asks::Asks;
 use child::{Children, Key};
@@ -50,7 +52,8 @@ use duties::{DoneRun, Duties, Remaining};
 use file_watch::FileWatch;
 use flow::commits::FinishedRuns;
 use flow::records::{Gap, Run};
-use flow::{Book, Data, Fault, RunKeeper, RunsView, StreamView};
+use flow::{Book, Data, Fault, RunKeeper, StreamView};
+use hosts::Hosts;
 use reader_names::ReaderNames;
 use receiver::Asked;
 use serde_json::Value;
@@ -88,12 +91,8 @@ pub struct Mover {
     unsealed: BTreeMap<String, State>,
     /// The runs that each of `instrument.sinks` has finished, in the same order.
     finished: Vec<FinishedRuns>,
-    /// The runs of the host that leads, where this one adopts them.
-    lead: Option<RunsView>,
-    /// The steps of those runs that this host has followed.
-    lead_steps: u64,
-    /// Streams that the carrier does not have up to these sequences, since this host has nothing else to do.
-    to_carry: Option<Vec<(String, u64)>>,
+    /// The other hosts, where the instrument runs on several.
+    hosts: Option<Hosts>,
     /// Files that may or may not be finished: the books no longer say.
     unknown_outcome: Vec<Key>,
     declared: bool,
@@ -142,7 +141,7 @@ impl Mover {
             let mut changed = false;
             match signals.load(Ordering::Relaxed) {
                 0 => {}
-                signal @ (1 | LEAVE_RUNS) if signal == LEAVE_RUNS || self.lead.is_some() => {
+                signal @ (1 | LEAVE_RUNS) if signal == LEAVE_RUNS || self.follows_lead() => {
                     self.leave_done_runs();
                     return Ok(std::mem::take(&mut self.children.written));
                 }
@@ -166,6 +165,7 @@ impl Mover {
                 changed |= self.begin_command(command, now);
             }
             self.answer_commands(now);
+            changed |= self.keep_hosts(now)?;
             let (has_adopted, fault) = self.adopt_runs(now);
             changed |= has_adopted;
             changed |= self.keep_runs(now)?;
@@ -175,7 +175,8 @@ impl Mover {
             // To repair a run with incomplete files, the user replays it from the sources.
             let ends = !left.unsealed || self.declared && self.children.failed.iter().any(|file| file.is_incomplete);
             let is_done = ends && left.files.is_empty() && self.duties.is_none() && self.knows_declared();
-            if self.is_carried(is_done && (self.declared || ended))? {
+            let may_end = is_done && (self.declared || ended) && self.hosts_are_done();
+            if self.is_carried(may_end)? {
                 return Ok(std::mem::take(&mut self.children.written));
             }
             // A command does not wait for the end of the pause.
@@ -246,7 +247,12 @@ impl Mover {
 
     /// Stages whose streams runs are made of: sources, and merges and workers that sinks take.
     fn members(&self) -> impl Iterator<Item = &StageHandle> {
-        let is_taken = |stream: &str| self.instrument.sinks.iter().any(|s| s.inputs.iter().any(|i| i == stream));
+        let of_hosts =
+            |stage: &Stage, stream: &str| stage.name() == HOSTS_SINK && stage.inputs().iter().any(|i| i == stream);
+        let is_taken = move |stream: &str| {
+            let is_sent = || self.instrument.stages.iter().any(|stage| of_hosts(stage, stream));
+            self.instrument.sinks.iter().any(|s| s.inputs.iter().any(|i| i == stream)) || is_sent()
+        };
         let is_source = |stage: &Stage| stage.source().is_some() && !Data::is_book(stage.name());
         let stages = self.stages().filter(move |(stage, _)| is_source(stage) || is_taken(stage.name()));
         stages.map(|(_, handle)| handle)
@@ -262,7 +268,7 @@ impl Mover {
         let stages = self.stages().filter_map(|(_, handle)| handle.trouble());
         let files = self.children.failed.iter().map(|f| f.fault.clone());
         let own = [self.keeper.trouble(), self.duties.fault.trouble(), self.file_watch.trouble()].into_iter().flatten();
-        stages.chain(own).chain(self.children.troubles()).chain(files).collect()
+        stages.chain(own).chain(self.children.troubles()).chain(files).chain(self.host_troubles()).collect()
     }
 
     /// The data folder.
@@ -378,6 +384,7 @@ fn stopped_at_once() -> Fault {
 impl Drop for Mover {
     fn drop(&mut self) {
         self.children.kill();
+        self.say_ended();
         self.asked.stop.store(true, Ordering::Relaxed);
         self.threads.iter().for_each(StageThread::wake);
         if let Some((_, underway)) = &mut self.underway {

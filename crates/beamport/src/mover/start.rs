@@ -8,17 +8,18 @@ use super::child::{Children, Key, writer};
 use super::control::{Control, EdgeCommands};
 use super::duties::Duties;
 use super::file_watch::{self, FileWatch};
+use super::hosts::Hosts;
 use super::reader_names::ReaderNames;
 use super::receiver::Asked;
 use super::stage::StageHandle;
 use super::stalls::Stalls;
 use super::{AGAIN, Mover, merges, relays, sources, workers};
-use crate::file::{Instrument, LEAD_RUNS, SinkSection, Stage, Start};
+use crate::file::{Instrument, SinkSection, Stage, Start};
 use flow::commits::{self, FinishedRuns};
 use flow::edge::Provenance;
 use flow::limits::BOOK_HISTORY_BYTES;
 use flow::records::{Run, Stop};
-use flow::{Book, Data, Fault, Keeps, Passes, RunKeeper, RunsView};
+use flow::{Book, Data, Fault, Keeps, Passes, RunKeeper};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -44,8 +45,8 @@ impl Mover {
         let unknown_outcome = unknown_outcome(&data, &instrument, keeper.runs())?;
         let book = with_room(signals, || Book::open(&data, "control", Keeps::Newest(BOOK_HISTORY_BYTES)))?;
         let control = with_room(signals, || Control::listen(&folder, EdgeCommands::new(&instrument)))?;
-        let lead = lead_of(&data, &instrument);
-        let asked = asked_of(&instrument, lead.is_none());
+        let hosts = with_room(signals, || Hosts::start(&data, &instrument))?;
+        let asked = asked_of(&instrument, instrument.part.as_ref().is_none_or(|part| part.lead.is_none()));
         let mut mover = Self {
             declared: !instrument.runs.is_empty(),
             instrument,
@@ -63,9 +64,7 @@ impl Mover {
             stalls: Stalls::default(),
             unsealed: BTreeMap::new(),
             finished: Vec::new(),
-            lead,
-            lead_steps: 0,
-            to_carry: None,
+            hosts,
             unknown_outcome,
             done_before: BTreeSet::new(),
             done: BTreeMap::new(),
@@ -160,7 +159,7 @@ impl Mover {
 
     pub(super) fn begin_declared(&mut self) -> Result<(), Fault> {
         // The host that leads begins them.
-        if self.lead.is_some() {
+        if self.follows_lead() {
             return Ok(());
         }
         for section in self.instrument.runs.clone() {
@@ -249,11 +248,6 @@ fn log_cut(keeper: &RunKeeper) {
             false => tracing::info!("stream `{}` is recovered from the disk, no run is lost", flow::RUNS),
         }
     }
-}
-
-/// The runs of the host that leads; none where this one does.
-fn lead_of(data: &Data, instrument: &Instrument) -> Option<RunsView> {
-    instrument.part.as_ref()?.lead.as_ref().map(|_| RunsView::of(data, LEAD_RUNS))
 }
 
 /// The requests to the receivers: sources wait where a run that this host declares may have begun before its streams.

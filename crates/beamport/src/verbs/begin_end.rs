@@ -89,6 +89,9 @@ pub struct End {
     /// Include messages whose time is exactly `--stop`
     #[arg(long)]
     pub inclusive: bool,
+    /// Seal the run without a host that is away; once for each host
+    #[arg(long, value_name = "HOST")]
+    pub without: Vec<String>,
     /// Data folder.
     #[command(flatten)]
     pub data: DataFolder,
@@ -113,6 +116,9 @@ fn finished(asked: &End, out: &mut dyn Write) -> Answer {
     if let Some(run) = &asked.run {
         request["run"] = run.as_str().into();
     }
+    if !asked.without.is_empty() {
+        request["without"] = asked.without.clone().into();
+    }
     told(&mover::ask(&data.folder, &request)?, asked.form.json, out)
 }
 
@@ -135,7 +141,9 @@ fn text(run: &Value) -> String {
         Some(stop) if stop != wire::bprn::STOP_UNKNOWN => {
             let inclusive = run["inclusive"] == true;
             let (stop, word) = if inclusive { (stop - 1, ", inclusive") } else { (stop, "") };
-            format!("{begins} to {}{word} ({})", instant(stop), span(stop.saturating_sub(start)))
+            let away = run["away"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            let waits = away.map(|host| format!("; it waits for host `{host}`, which is away")).collect::<String>();
+            format!("{begins} to {}{word} ({}){waits}", instant(stop), span(stop.saturating_sub(start)))
         }
         _ => format!("{begins} until `beamport end {name}`"),
     }

@@ -22,6 +22,9 @@ use std::time::Duration;
 pub struct Boards {
     /// Instrument file; its sources with a table `boards` are simulated
     pub file: PathBuf,
+    /// The boards of one host of the file [default: all]
+    #[arg(long, value_name = "NAME")]
+    pub host: Option<String>,
     /// How long they send [default: their key `duration`, else until Ctrl-C]
     #[arg(long, value_parser = values::length)]
     pub duration: Option<Duration>,
@@ -33,7 +36,7 @@ pub struct Boards {
 impl Verb for Boards {
     fn run(&self, registry: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
         match file::read(&self.file, registry, &file::unasked) {
-            Ok(instrument) => ended(send(self, &instrument, out), err),
+            Ok(instrument) => ended(send(self, instrument, out), err),
             Err(mistakes) => {
                 mistakes.iter().try_for_each(|mistake| writeln!(err, "{mistake}"))?;
                 Ok(ExitCode::from(2))
@@ -42,13 +45,17 @@ impl Verb for Boards {
     }
 }
 
-fn send(asked: &Boards, instrument: &Instrument, out: &mut dyn Write) -> Answer {
+fn send(asked: &Boards, instrument: Instrument, out: &mut dyn Write) -> Answer {
+    let instrument = match &asked.host {
+        Some(host) => instrument.part(host)?,
+        None => instrument,
+    };
     let stop = match asked.parent {
         Some(parent) => peer::die_with(parent).and_then(|()| Asked::by_parent())?,
         None => Asked::to_end()?,
     };
     let data = Data::on_disk(&*instrument.data);
-    let truth = udp::send(&plans(instrument), &data, asked.duration, &|| stop.yes())?;
+    let truth = udp::send(&plans(&instrument), &data, asked.duration, &|| stop.yes())?;
     json_line(out, &truth)?;
     Ok(ExitCode::SUCCESS)
 }

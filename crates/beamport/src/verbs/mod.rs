@@ -19,6 +19,7 @@ pub mod ess;
 pub mod export;
 pub(crate) mod forecast;
 mod given;
+pub mod hosts;
 pub mod ls;
 pub mod make;
 pub mod members;

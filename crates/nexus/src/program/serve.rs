@@ -6,10 +6,11 @@
 //! cannot be opened.
 
 use crate::file::sink::NotMade;
-use crate::limits::{FLUSH_PART, FLUSH_PAUSE_MAX};
+use crate::limits::{FLUSH_PART, FLUSH_PAUSE_MAX, PAUSE_WITHOUT_ACCOUNTS};
 use crate::module::user::Module;
 use crate::template::Template;
 use crate::{Files, Job, Nexus, clock, files};
+use flow::hosts::HostState;
 use flow::job::{Layout, Snapshot, Word as _, Work, Writer};
 use flow::records::Run;
 use flow::{Data, Fault, Feed, Sink, WriterJob, ledger};
@@ -242,7 +243,14 @@ pub fn write(job: &WriterJob, modules: &[&'static dyn Module], alive: &dyn Fn() 
             continue;
         }
         unflushed |= fed.messages > 0;
-        if fed.complete {
+        // The account in the file is that of all hosts; one that is written again has those that came meanwhile.
+        let lacks_accounts = fed.complete && !job.detached && job.snapshot.is_none() && {
+            let behind = flow::hosts::waits_for(&data, feed.run(), HostState::Sealed)?;
+            !behind.is_empty()
+        };
+        if lacks_accounts {
+            std::thread::sleep(PAUSE_WITHOUT_ACCOUNTS);
+        } else if fed.complete {
             let finished = finish(&data, job, &mut feed, sink.as_mut());
             match tell(finished, sink.as_ref(), job, &mut without_room)? {
                 Some(answer) => return Ok(answer),

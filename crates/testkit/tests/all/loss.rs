@@ -47,7 +47,7 @@ pub(super) fn begin() -> (Machine, Data, RunKeeper, i64) {
     (machine, data, keeper, now)
 }
 
-fn appended(writer: &mut Writer, numbers: std::ops::Range<u64>, payload: &str) {
+pub(super) fn appended(writer: &mut Writer, numbers: std::ops::Range<u64>, payload: &str) {
     let origin = writer.origin("board").unwrap();
     for n in numbers {
         let meta = Meta { source_time: n as i64 + 1, origin, origin_seq: n, schema: SchemaId(*b"test"), flags: 0 };

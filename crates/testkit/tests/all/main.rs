@@ -5,6 +5,7 @@ mod book;
 mod clock;
 mod content;
 mod flows;
+mod hosts;
 mod intervals;
 mod loss;
 mod merge;

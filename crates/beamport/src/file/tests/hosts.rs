@@ -2,7 +2,9 @@
 
 use super::*;
 use flow::Source;
-use flow::edge::{CarrierKind, CarrierPlan, Mirror};
+use flow::edge::{Bulletin, CarrierKind, CarrierPlan, Mirror};
+use flow::hosts::HostsLayout;
+use std::collections::BTreeMap;
 
 #[derive(Debug)]
 struct Pigeons;
@@ -18,6 +20,10 @@ impl CarrierPlan for Pigeons {
 
     fn far(&self, mirror: &Mirror, instrument: &str) -> Arc<dyn SourcePlan> {
         Arc::new(Letter(format!("{}: {instrument}.{} of {}", mirror.name, mirror.stream, mirror.host)))
+    }
+
+    fn bulletin(&self, instrument: &str, _: Option<&str>) -> Result<Box<dyn Bulletin>, Fault> {
+        Err(Fault::new("birds read no bulletin", instrument))
     }
 }
 
@@ -67,6 +73,20 @@ fn part(name: &str) -> Instrument {
     parsed(FILE).unwrap().part(name).unwrap()
 }
 
+/// The part of a host that mirrors one stream of another.
+fn part_of(name: &str, lead: Option<&str>, mirrored: &str, near: &str) -> HostPart {
+    let owned = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    };
+    let layout = HostsLayout {
+        host: name.to_owned(),
+        hosts: ["daq", "store"].map(str::to_owned).to_vec(),
+        mirrors: owned(&[(mirrored, near)]),
+    };
+    let stages = owned(&[("all", "store"), ("w", "daq"), ("x", "daq"), ("y", "store")]);
+    HostPart { name: name.to_owned(), lead: lead.map(str::to_owned), layout, stages }
+}
+
 fn names(instrument: &Instrument) -> Vec<&str> {
     instrument.stages.iter().map(Stage::name).collect()
 }
@@ -85,12 +105,12 @@ fn a_host_runs_its_stages_mirrors_what_they_read_and_sends_what_others_read() {
     let daq = part("daq");
     assert_eq!(names(&daq), ["x", "all", "w", "hosts"]);
     assert_eq!(daq.live_sinks().next().unwrap().inputs.value, ["runs", "x"]);
-    assert_eq!(daq.part, Some(HostPart { name: "daq".into(), lead: None }));
+    assert_eq!(daq.part, Some(part_of("daq", None, "all", "store")));
     assert_eq!(*daq.data, Path::new("/f/streams"));
     let store = part("store");
     assert_eq!(names(&store), ["y", "x", "lead.runs", "all", "hosts"]);
     assert_eq!(store.live_sinks().next().unwrap().inputs.value, ["all"]);
-    assert_eq!(store.part, Some(HostPart { name: "store".into(), lead: Some("daq".into()) }));
+    assert_eq!(store.part, Some(part_of("store", Some("daq"), "x", "daq")));
     assert_eq!(*store.data, Path::new("/srv/loki"));
     let words: Vec<String> = store.sources().filter_map(|source| source.plan.build().err()).map(|f| f.what).collect();
     assert_eq!(words, ["x: loki.x of daq", "lead.runs: loki.runs of daq"]);
@@ -150,4 +170,23 @@ fn wrong_hosts_are_named_with_their_lines() {
         &unasked,
     );
     assert!(fault.unwrap().part("a").unwrap_err().cause.contains("no section `[hosts]`"));
+}
+
+#[test]
+fn a_mirror_is_kept_as_its_section_says() {
+    let section = "[mirror.y]\nlevel = \"disk\"\nlive = \"8 MiB\"\nretain = \"1 GiB\"\nwhen_full = \"drop-oldest\"\n";
+    let text = FILE.replace("inputs = [\"all\"]", "inputs = [\"y\"]") + section;
+    let daq = parsed(&text).unwrap().part("daq").unwrap();
+    let y = daq.sources().find(|source| source.name == "y").unwrap().stream.clone();
+    assert_eq!((y.level(), y.live.0, y.when_full.value), (Level::Disk, 8 << 20, WhenFull::DropOldest));
+    assert_eq!(y.retain.map(|retain| retain.0), Some(1 << 30));
+    let shown = parsed(&text).unwrap().show();
+    assert!(parsed(&shown).is_ok() && shown.contains("[mirror.y]"), "{shown}");
+    // It is the mirror of no other stream.
+    let of_all = |name: &str| wrong(&text.replace("[mirror.y]", &format!("[mirror.{name}]")));
+    assert_eq!(of_all("yy"), ["28: [mirror.yy] is of no stream that another host reads; did you mean `[mirror.y]`?"]);
+    assert_eq!(
+        wrong(&text.replace("1 GiB", "1 MiB")),
+        ["28: wrong value of `retain` in [mirror.y]; write at least 8 MiB, or a smaller `live`"]
+    );
 }

@@ -1,0 +1,102 @@
+//! The runs of the host that leads, which the others adopt, and the end of a host, for which the carrier must have all
+//! that others read.
+
+use super::Mover;
+use crate::file::{HOSTS_SINK, Stage};
+use flow::records::Run;
+use flow::{Fault, Passes};
+use store::ReaderInfo;
+use wire::bprn::State;
+
+impl Mover {
+    /// Begins and ends runs as the host that leads does. True where one has changed, and why one cannot.
+    pub(super) fn adopt_runs(&mut self, now: i64) -> (bool, Option<Fault>) {
+        let Some(hosts) = &mut self.hosts else { return (false, None) };
+        let Some(lead) = &mut hosts.lead else { return (false, None) };
+        if let Err(fault) = lead.refresh() {
+            return (false, Some(fault.leads_to("the runs of the host that leads cannot be read")));
+        }
+        // Their number grows for years, and this is called a hundred times a second.
+        if lead.steps() == hosts.lead_steps {
+            return (false, None);
+        }
+        let (mut has_changed, mut new, mut why) = (false, Vec::new(), None);
+        let mut has_room = true;
+        // Runs of before this host had a folder, with messages that may be gone; those of the file it is to have.
+        let created = self.keeper.created();
+        let is_declared = |run: &Run| self.instrument.runs.iter().any(|declared| declared.name == run.name);
+        let is_past = |run: &Run| run.state == State::Sealed && run.time < created && !is_declared(run);
+        for run in lead.runs().iter().filter(|run| !is_past(run)) {
+            let is_new = self.keeper.runs().iter().all(|known| known.name != run.name);
+            match self.keeper.follow_lead(run, now) {
+                Ok(true) => {
+                    has_changed = true;
+                    new.extend(self.keeper.runs().iter().find(|known| is_new && known.name == run.name).cloned());
+                }
+                Ok(false) => {}
+                Err(fault) if fault.passes == Passes::WithRoom => {
+                    has_room = false;
+                    break;
+                }
+                Err(fault) => why = Some(fault),
+            }
+        }
+        // A run that could not be adopted is tried again.
+        if why.is_none() && has_room {
+            hosts.lead_steps = lead.steps();
+        }
+        new.iter().for_each(|run| self.adopt(run));
+        (has_changed, why)
+    }
+
+    /// Holds the places of a run that was adopted.
+    fn adopt(&mut self, run: &Run) {
+        tracing::info!(run = run.name, "a run of the host that leads is adopted");
+        self.unsealed.insert(run.name.clone(), State::Open);
+        match self.places(std::slice::from_ref(run)) {
+            Ok(places) => self.duties.hold.extend(places),
+            Err(fault) => self.duties.fault.set_fault(Some(fault)),
+        }
+        self.hold();
+    }
+
+    /// Whether this host adopts the runs of another.
+    pub(super) fn follows_lead(&self) -> bool {
+        self.hosts.as_ref().is_some_and(|hosts| hosts.lead.is_some())
+    }
+
+    /// Whether every run that the file declares has begun: the host that leads begins them.
+    pub(super) fn knows_declared(&self) -> bool {
+        let is_known = |name: &str| self.keeper.runs().iter().any(|run| run.name == name);
+        !self.follows_lead() || self.instrument.runs.iter().all(|run| is_known(&run.name))
+    }
+
+    /// Whether this host has nothing left to do, and the carrier has all that its streams held for other hosts then.
+    /// `is_done`: it has nothing else to do.
+    pub(super) fn is_carried(&mut self, is_done: bool) -> Result<bool, Fault> {
+        let carried = self.hosts.as_mut().and_then(|hosts| hosts.to_carry.take());
+        if !is_done {
+            return Ok(false);
+        }
+        let mut left = match carried {
+            Some(left) => left,
+            None => {
+                let sinks = self.instrument.stages.iter().filter(|stage| stage.name() == HOSTS_SINK);
+                let end = |stream: &String| Ok((stream.clone(), self.data.reader_early(stream)?.bounds().count));
+                sinks.flat_map(Stage::inputs).map(end).collect::<Result<_, Fault>>()?
+            }
+        };
+        while let Some((stream, end)) = left.last() {
+            let is_behind = |reader: &ReaderInfo| reader.name == HOSTS_SINK && reader.committed < *end;
+            if self.data.reader_early(stream)?.pins().readers().iter().any(is_behind) {
+                break;
+            }
+            left.pop();
+        }
+        let is_carried = left.is_empty();
+        if let Some(hosts) = &mut self.hosts {
+            hosts.to_carry = Some(left);
+        }
+        Ok(is_carried)
+    }
+}
