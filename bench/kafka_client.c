@@ -50,6 +50,7 @@ int rd_kafka_flush(void *, int);
 int rd_kafka_produce(void *, int32_t, int, void *, size_t, const void *, size_t, void *);
 int rd_kafka_producev(void *, ...);
 int rd_kafka_consume_start(void *, int32_t, int64_t);
+message_t *rd_kafka_consume(void *, int32_t, int);
 ssize_t rd_kafka_consume_batch(void *, int32_t, int, message_t **, size_t);
 void rd_kafka_message_destroy(message_t *);
 int rd_kafka_query_watermark_offsets(void *, const char *, int32_t, int64_t *, int64_t *, int);
@@ -180,8 +181,11 @@ static void receive(void *client, const char *name) {
     void *topic = rd_kafka_topic_new(client, name, NULL);
     if (!topic || rd_kafka_consume_start(topic, 0, OFFSET_BEGINNING)) check("receive", rd_kafka_last_error());
     for (;;) {
-        ssize_t came = rd_kafka_consume_batch(topic, 0, 10, batch, BATCH);
+        /* A batch alone would wait for its whole count: the first message is given at once, with those behind it. */
+        batch[0] = rd_kafka_consume(topic, 0, 100);
+        ssize_t came = batch[0] ? rd_kafka_consume_batch(topic, 0, 0, batch + 1, BATCH - 1) : 0;
         if (came < 0) check("receive", rd_kafka_last_error());
+        came += batch[0] != NULL;
         for (ssize_t i = 0; i < came; i++) {
             if (batch[i]->err && batch[i]->err != PARTITION_EOF) check("receive", batch[i]->err);
             uint32_t bytes = batch[i]->len;

@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
     AdminClient,
     NewPartitions,
     NewTopic,
+    OffsetSpec,
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialUpsertion,
@@ -150,6 +151,11 @@ class Cluster:
         asked = TopicPartition(topic, partition, offset)
         (done,) = self.admin.delete_records([asked]).values()
         assert done.result(HANG_S).low_watermark == offset
+
+    def end(self, topic: str, partition: int = 0) -> int:
+        """The offset behind the newest message of a partition."""
+        (found,) = self.admin.list_offsets({TopicPartition(topic, partition): OffsetSpec.latest()}).values()
+        return found.result(HANG_S).offset
 
     def read(self, topic: str, partition: int = 0) -> list[tuple[int, bytes]]:
         """Offsets and payloads of all that a partition holds."""

@@ -79,8 +79,8 @@ def hosts(lab, kafka):
     """Makes an instrument on hosts; nothing of it is left."""
     made = []
 
-    def make(name: str, stages: str, **more) -> Hosts:
-        made.append(Hosts(lab, kafka, name, stages, **more))
+    def make(name: str, stages: str, through=kafka, **more) -> Hosts:
+        made.append(Hosts(lab, through, name, stages, **more))
         return made[-1]
 
     yield make

@@ -87,6 +87,11 @@ impl Node {
         Ok(Self { process, address: format!("127.0.0.1:{broker}"), folder })
     }
 
+    /// Its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// The end of what it printed.
     pub(crate) fn last_words(&self) -> String {
         let said = fs::read_to_string(self.folder.path().join("said")).unwrap_or_default();

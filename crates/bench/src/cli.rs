@@ -4,8 +4,21 @@ use clap::Parser;
 use std::path::PathBuf;
 
 /// The measurements.
-const NAMES: [&str; 12] =
-    ["store", "merge", "nexus", "wire", "frames", "kafka", "kafka-jobs", "epics", "epics-kafka", "udp", "web", "sweep"];
+const NAMES: [&str; 13] = [
+    "store",
+    "merge",
+    "nexus",
+    "wire",
+    "frames",
+    "kafka",
+    "kafka-jobs",
+    "hosts",
+    "epics",
+    "epics-kafka",
+    "udp",
+    "web",
+    "sweep",
+];
 
 /// The parsed command line.
 #[derive(Debug, Parser)]
@@ -17,8 +30,8 @@ const NAMES: [&str; 12] =
     max_term_width = 100
 )]
 pub(crate) struct Asked {
-    /// What to measure: store, merge, nexus, wire, frames, kafka, kafka-jobs, epics, epics-kafka, udp, web,
-    /// sweep
+    /// What to measure: store, merge, nexus, wire, frames, kafka, kafka-jobs, hosts, epics, epics-kafka,
+    /// udp, web, sweep
     /// [default: the first three]
     #[arg(value_parser = NAMES, hide_possible_values = true)]
     pub(crate) names: Vec<String>,

@@ -146,7 +146,7 @@ impl Sender {
     }
 
     /// A message that is sent at once, with the time of now.
-    fn say(&mut self, payload: &[u8]) -> Result<(), Fault> {
+    pub(crate) fn say(&mut self, payload: &[u8]) -> Result<(), Fault> {
         self.put(payload, now_ms())?;
         let flushed = self.stdin.as_mut().map_or(Ok(()), |stdin| stdin.flush());
         flushed.map_err(wrong("the bare client does not take a message"))

@@ -8,6 +8,7 @@ mod cli;
 mod epics;
 mod forwarder;
 mod frames;
+mod hosts;
 mod jobs;
 mod kafka;
 mod limit;
@@ -114,6 +115,10 @@ fn figures(asked: &Asked, err: &mut dyn Write) -> Result<(Machine, Vec<Figure>),
     // The same, and minutes of a round each.
     if asked.names.iter().any(|name| name == "kafka-jobs") {
         figures.extend(jobs::run(asked.brokers.as_deref(), asked.quick, rounds, &mut tell)?);
+    }
+    // The same with two movers.
+    if asked.names.iter().any(|name| name == "hosts") {
+        figures.extend(hosts::run(asked.brokers.as_deref(), asked.quick, rounds, &mut tell)?);
     }
     // Needs the libraries of EPICS, a compiler of C++ and an IOC: by name alone.
     if asked.names.iter().any(|name| name == "epics") {

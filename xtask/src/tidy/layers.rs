@@ -215,7 +215,7 @@ const CRATES: [Layers; 16] = [
             &["epics", "store", "web"],
             &["nexus", "udp"],
             &["jobs"],
-            &["forwarder"],
+            &["forwarder", "hosts"],
         ],
     },
 ];

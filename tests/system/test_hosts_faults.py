@@ -1,0 +1,153 @@
+"""Faults between hosts: connections reset, a host that stands still or lost its folder, topics that were cut or deleted."""
+
+import json
+import signal
+import time
+
+import pytest
+from conftest import until
+from proxy import Proxy
+from test_hosts import STAGES, STREAMS, equal, hosts, one_file, template  # noqa: F401
+
+beamport = pytest.importorskip("beamport", reason="pip install .")
+pytestmark = pytest.mark.services
+
+
+@pytest.fixture
+def proxy(kafka):
+    """A proxy before Kafka."""
+    proxy = Proxy(kafka.proxy, kafka.behind)
+    yield proxy
+    proxy.close()
+
+
+def ended(hosts) -> dict[str, dict]:  # noqa: F811
+    """Ctrl-C on the lead; the account of the run on both hosts, and nothing is lost."""
+    hosts.lab.interrupt(hosts.processes["a"])
+    for host in "ab":
+        hosts.lab.end(hosts.processes[host])
+    ledgers = {host: beamport.open(hosts.folder(host)).run("first").ledger() for host in "ab"}
+    for ledger in ledgers.values():
+        assert ledger["closed"] and ledger["lost"] == 0, ledger
+    return ledgers
+
+
+def started(lab, make, name: str, **more):
+    """Two hosts between which data flow."""
+    template(lab)
+    hosts = make(name, STAGES, **more)  # noqa: F811
+    hosts.up("a")
+    hosts.up("b")
+    hosts.moves("b", "detector")
+    return hosts
+
+
+def test_connections_that_are_reset_cost_nothing(lab, hosts, proxy, nexus, times, dice):  # noqa: F811
+    hosts = started(lab, hosts, "reset", through=proxy)  # noqa: F811
+    resets = times(20, 500)
+    for number in range(resets):
+        time.sleep(dice.uniform(0.02, 0.3))
+        proxy.cut()
+        if number % 5 == 4:
+            hosts.moves("b", "detector")
+    hosts.moves("b", "camera")
+    ended(hosts)
+    sent = {name: equal(hosts, name) for name in STREAMS}
+    one_file(hosts)
+    print(f"injected {resets} resets of all connections of two hosts: {sent} messages, 0 lost, 0 twice")
+
+
+def test_a_host_that_lost_its_folder_has_all_again(lab, hosts, kafka, nexus, times, dice):  # noqa: F811
+    hosts = started(lab, hosts, "empty")  # noqa: F811
+    losses = times(5, 50)
+    for _ in range(losses):
+        time.sleep(dice.uniform(0.1, 0.5))
+        hosts.kill("b")
+        lab.forget(hosts.folder("b"))
+        hosts.up("b")
+        hosts.moves("b", "detector")
+    ended(hosts)
+    sent = {name: equal(hosts, name) for name in STREAMS}
+    one_file(hosts)
+    print(f"injected {losses} losses of the folder of a host: {sent} messages, 0 lost, 0 twice")
+
+
+@pytest.mark.parametrize("still", ["a", "b"])
+def test_a_host_that_stands_still_is_named_and_loses_nothing(lab, hosts, kafka, nexus, times, still):  # noqa: F811
+    hosts = started(lab, hosts, f"still-{still}")  # noqa: F811
+    (other,) = {"a", "b"} - {still}
+    stops = times(1, 10)
+    for _ in range(stops):
+        process = hosts.processes[still]
+        process.send_signal(signal.SIGSTOP)
+        try:
+            until(lambda: f"host `{still}` is away" in top(hosts, other), lambda: top(hosts, other))
+            # Longer than the brokers wait for the beat of a transaction.
+            time.sleep(times(12, 30))
+        finally:
+            process.send_signal(signal.SIGCONT)
+        until(lambda: f"host `{still}` is away" not in top(hosts, other), lambda: top(hosts, other))
+        hosts.moves("b", "detector")
+    ended(hosts)
+    sent = {name: equal(hosts, name) for name in STREAMS}
+    one_file(hosts)
+    print(f"injected {stops} stops of host {still}: {sent} messages, 0 lost, 0 twice")
+
+
+def top(hosts, host: str) -> str:  # noqa: F811
+    """What a host says of the instrument."""
+    done = lab_run(hosts, "top", "--once", "--json", "--data", hosts.folder(host))
+    return json.dumps(json.loads(done.stdout)) if done.stdout else done.stderr.decode()
+
+
+def lab_run(hosts, *words):  # noqa: F811
+    """A verb, whatever its exit status is."""
+    return hosts.lab.run(*words, status=None)
+
+
+def test_a_topic_that_was_cut_while_a_host_is_away_is_an_exact_loss(lab, hosts, kafka, nexus):  # noqa: F811
+    hosts = started(lab, hosts, "cut")  # noqa: F811
+    hosts.kill("b")
+    topic = "cut.camera"
+    before = hosts.count("b", "camera")
+    end = kafka.end(topic)
+    until(lambda: kafka.end(topic) > end + 100, "the topic does not grow")
+    # As if `keep` were over.
+    kafka.delete_before(topic, 0, kafka.end(topic) - 20)
+    hosts.up("b")
+    hosts.moves("b", "camera")
+    lab.interrupt(hosts.processes["a"])
+    lab.end(hosts.processes["a"], 1)
+    lab.end(hosts.processes["b"], 1)
+    near, far = (hosts.stream(host, "camera") for host in "ab")
+    there = {m.origin_seq for m in far.read()}
+    # Behind the run the hosts end one after the other.
+    missing = sorted({m.origin_seq for m in near.read() if m.origin_seq < max(there)} - there)
+    assert missing == list(range(missing[0], missing[-1] + 1)) and missing[0] >= before
+    for host in "ab":
+        ledger = beamport.open(hosts.folder(host)).run("first").ledger()
+        assert ledger["closed"] and ledger["lost"] == len(missing), (host, len(missing), ledger["lost"])
+    (mirror,) = [row for row in ledger["mirrors"] if row["stream"] == "camera"]
+    assert mirror["missing"] == len(missing) and mirror["sent"] == mirror["received"] + len(missing), mirror
+    print(f"injected a topic cut while its host was away: {len(missing)} messages lost, all of them counted")
+
+
+def test_a_topic_that_is_deleted_is_made_again_and_what_is_lost_is_counted(lab, hosts, kafka, nexus, times, dice):  # noqa: F811
+    hosts = started(lab, hosts, "deleted")  # noqa: F811
+    deletions = times(2, 10)
+    for _ in range(deletions):
+        time.sleep(dice.uniform(0.2, 1))
+        kafka.delete("deleted.camera")
+        hosts.moves("b", "camera")
+    lab.interrupt(hosts.processes["a"])
+    for host in "ab":
+        lab.end(hosts.processes[host], None)
+    near, far = (list(hosts.stream(host, "camera").read()) for host in "ab")
+    there = [m.origin_seq for m in far]
+    assert there == sorted(set(there)), "twice, or out of order"
+    missing = len({m.origin_seq for m in near if m.origin_seq < there[-1]} - set(there))
+    for host in "ab":
+        ledger = beamport.open(hosts.folder(host)).run("first").ledger()
+        assert ledger["closed"] and ledger["lost"] == missing, (host, missing, ledger["lost"])
+    assert all(equal(hosts, name) for name in STREAMS if name != "camera")
+    print(f"injected {deletions} deletions of a topic: {len(there)} messages, {missing} lost, all of them counted")
