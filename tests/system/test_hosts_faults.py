@@ -7,6 +7,7 @@ import time
 import pytest
 from conftest import until
 from proxy import Proxy
+from signals import stop
 from test_hosts import STAGES, STREAMS, equal, hosts, one_file, template  # noqa: F401
 
 beamport = pytest.importorskip("beamport", reason="pip install .")
@@ -79,7 +80,7 @@ def test_a_host_that_stands_still_is_named_and_loses_nothing(lab, hosts, kafka, 
     stops = times(1, 10)
     for _ in range(stops):
         process = hosts.processes[still]
-        process.send_signal(signal.SIGSTOP)
+        stop(process.pid)
         try:
             until(lambda: f"host `{still}` is away" in top(hosts, other), lambda: top(hosts, other))
             # Longer than the brokers wait for the beat of a transaction.
@@ -151,3 +152,31 @@ def test_a_topic_that_is_deleted_is_made_again_and_what_is_lost_is_counted(lab, 
         assert ledger["closed"] and ledger["lost"] == missing, (host, missing, ledger["lost"])
     assert all(equal(hosts, name) for name in STREAMS if name != "camera")
     print(f"injected {deletions} deletions of a topic: {len(there)} messages, {missing} lost, all of them counted")
+
+
+def test_records_of_others_in_the_topics_of_an_instrument_harm_nothing(lab, hosts, kafka, nexus, times, dice):  # noqa: F811
+    hosts = started(lab, hosts, "hostile")  # noqa: F811
+    (_, whole), *_ = kafka.read("hostile.camera")
+    records = times(30, 1000)
+    for _ in range(records):
+        stream = dice.choice(["camera", "runs", "hosts"])
+        key = dice.choice([b"", b"beat/b", b"account/first/b", b"ask/a/1", b"beat/" + bytes(300), dice.randbytes(20)])
+        changed = bytearray(whole[: dice.randrange(1, len(whole))])
+        changed[dice.randrange(len(changed))] ^= 1 << dice.randrange(8)
+        payload = dice.choice([b"", b"{}", b"[1e999]", b'{"host": 1}', bytes(changed), dice.randbytes(500)])
+        kafka.send([(f"hostile.{stream}", 0, payload)], key if stream == "hosts" else None)
+    hosts.moves("b", "camera")
+    # The near side looks at the newest record, which is none of its own.
+    kafka.send([("hostile.camera", 0, b"no block")])
+    hosts.kill("a")
+    hosts.up("a")
+    hosts.moves("b", "camera")
+    # What was set aside is in the account of the mirror, and in no other.
+    lab.interrupt(hosts.processes["a"])
+    for host in "ab":
+        lab.end(hosts.processes[host], None)
+        assert "panicked" not in lab.said(hosts.processes[host])[1]
+    assert all(equal(hosts, name) for name in STREAMS)
+    ledgers = [beamport.open(hosts.folder(host)).run("first").ledger() for host in "ab"]
+    assert all(ledger["closed"] and ledger["lost"] == 0 for ledger in ledgers), ledgers
+    print(f"injected {records} records of others into the topics of an instrument: nothing lost, nothing twice")

@@ -197,7 +197,7 @@ pub(crate) const LOOK_PATIENCE: i64 = 1_000_000_000;
 #[cfg(any(feature = "client", test))]
 pub(crate) const BLOCK_BYTES: usize = 1 << 20;
 
-/// How long a block waits for more messages, ns.
+/// Least time from a block to the next that is not full, ns: so long messages wait for others at most.
 #[cfg(any(feature = "client", test))]
 pub(crate) const BLOCK_LINGER: i64 = 5_000_000;
 
@@ -206,14 +206,15 @@ pub(crate) const BLOCK_LINGER: i64 = 5_000_000;
 #[cfg(any(feature = "client", test))]
 pub(crate) const CARRIED_BYTES_MAX: usize = 64 << 20;
 
-/// Bytes of blocks that brokers have not acknowledged: a second of a link of 1 Gbit/s. Then messages stay in their
+/// Bytes of blocks that brokers have not acknowledged: 25 ms of a link of 10 Gbit/s. Then messages stay in their
 /// streams.
 #[cfg(any(feature = "client", test))]
-pub(crate) const UNDER_WAY_MAX: usize = 128 << 20;
+pub(crate) const UNDER_WAY_MAX: usize = 32 << 20;
 
-/// Blocks whose memory is kept for the next: as many as are under way at once where brokers answer in 10 ms.
+/// Blocks whose memory is kept for the next: as many as are under way at once, because new memory costs as much as the
+/// copy into it.
 #[cfg(any(feature = "client", test))]
-pub(crate) const SPARE_BLOCKS_MAX: usize = 32;
+pub(crate) const SPARE_BLOCKS_MAX: usize = UNDER_WAY_MAX / BLOCK_BYTES + 1;
 
 /// Pause between two blocks that bring the frontier alone, ns: merges on other hosts wait for it.
 #[cfg(any(feature = "client", test))]

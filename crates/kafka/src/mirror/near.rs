@@ -137,7 +137,9 @@ impl Open {
         let topics: Vec<String> = inputs.iter().map(|stream| Carrier::topic(&plan.instrument, stream)).collect();
         let reads = plan.carrier.reads(&plan.name, topics.clone());
         let ends = ends(plan, &reads)?;
-        let pairs = pairs(&plan.carrier.brokers, reads.side().pairs()?);
+        // A block has waited for others already.
+        let at_once = [("linger.ms".to_owned(), "0".to_owned())];
+        let pairs = pairs(&plan.carrier.brokers, at_once.into_iter().chain(reads.side().pairs()?).collect());
         let gapless = ("enable.gapless.guarantee".to_owned(), "true".to_owned());
         let pairs = pairs.into_iter().chain([gapless]).collect();
         let mut producer = Producer::with(&pairs).map_err(|(name, text)| reads.side().refused(&name, text))?;

@@ -147,7 +147,8 @@ impl Lane {
             return i64::MAX;
         }
         if !self.builder.is_empty() {
-            return self.begun.saturating_add(BLOCK_LINGER);
+            // The first message after a pause is put at once, and those behind it together.
+            return self.begun.min(self.sent).saturating_add(BLOCK_LINGER);
         }
         if self.beating.is_some() {
             return i64::MAX;
@@ -417,6 +418,7 @@ impl Packer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use store::{Entry, SchemaId};
 
     const A: Of = ([1; 16], 1);
     const B: Of = ([2; 16], 1);
@@ -464,6 +466,37 @@ mod tests {
         lane.take(B, 0);
         assert_eq!((heads(&lane), lane.kept()), ((B.0, 0, 1), Some(Kept { of: B, put: 0, next: 1 })));
         assert_eq!(heads(&Lane::new(None, None, 0)), ([0; 16], 0, 0));
+    }
+
+    #[test]
+    fn the_first_message_after_a_pause_is_due_at_once_and_those_behind_it_together() {
+        let entry = Entry {
+            source_time: 1,
+            arrival_time: 1,
+            origin_seq: 0,
+            parent_sequence: 0,
+            origin: 0,
+            schema: SchemaId(*b"f144"),
+            segment: 0,
+            offset8: 0,
+            length: 0,
+            payload_crc: 0,
+            flags: 0,
+            parent: 0,
+            crc: 0,
+        };
+        let (second, mut lane) = (1_000_000_000, Lane::new(None, None, 0));
+        for (sent, begun, due) in [
+            (0, second, BLOCK_LINGER),
+            (second, second + 1, second + BLOCK_LINGER),
+            // The clock was set back.
+            (9 * second, second, second + BLOCK_LINGER),
+        ] {
+            lane.builder.begin(A.0, A.1, 0, Vec::new());
+            lane.builder.push(&entry, 0, "cam", &[]);
+            (lane.sent, lane.begun) = (sent, begun);
+            assert_eq!(lane.due(), due);
+        }
     }
 
     #[test]
