@@ -124,6 +124,8 @@ def test_one_run_on_three_hosts_has_one_account(three, nexus):
     assert changed["parameters"]["scale"] == 2.5, changed
     refused = say(hosts, "b", "begin", "one", "--start", "2020-01-01T00:00:00Z", status=2).stderr.decode()
     assert "a run of that name already exists" in refused
+    refused = say(hosts, "c", "begin", "two", "--slots", "mean=2", status=2).stderr.decode()
+    assert "it runs on host `b`" in refused and "beamport configure mean --slots" in refused
     rows = listed(hosts, 1)
     assert [rows[host]["state"] for host in "abc"] == ["up"] * 3
     assert rows["a"]["streams"] == ["board", "runs"] and rows["c"]["same_file"]

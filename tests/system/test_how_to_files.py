@@ -63,12 +63,12 @@ def test_the_writer_is_tried_without_an_instrument(terminal, tmp_path):  # noqa:
 def test_the_files_of_the_kafka_pages_are_good_and_show_no_secret(lab):
     pytest.importorskip("beamport", reason="pip install .")
     files = []
-    for page in ("read-and-write-kafka-topics.md", "secure-kafka.md"):
+    for page in ("read-and-write-kafka-topics.md", "secure-kafka.md", "use-several-machines.md"):
         text = (ROOT / "docs" / "how-to" / page).read_text()
         for template in re.findall(r"^```json\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
             (lab.folder / "loki.json").write_text(template)
         files += re.findall(r"^```toml\n(instrument = .*?)^```$", text, re.MULTILINE | re.DOTALL)
-    assert len(files) == 4 and (lab.folder / "loki.json").exists()
+    assert len(files) == 6 and (lab.folder / "loki.json").exists()
     for text in files:
         lab.file.write_text(text)
         shown = lab.run("check", lab.file, "--show", env=os.environ | {"KAFKA_PASSWORD": "hunter2"})

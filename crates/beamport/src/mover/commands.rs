@@ -219,6 +219,12 @@ impl Mover {
         slots: Option<i64>,
     ) -> Result<Request, Fault> {
         let what = || format!("cannot configure worker `{}`", shortened(name));
+        let part = self.instrument.part.as_ref();
+        let host = part.and_then(|part| part.stages.get(name).filter(|host| **host != part.name));
+        if let Some(host) = host {
+            let hint = format!("change it by itself, before the run: `beamport configure {name} --slots NUMBER`");
+            return Err(Fault::new(what(), format!("it runs on host `{host}`")).hint(hint));
+        }
         let Some((section, handle)) = self.running_workers().find(|(section, _)| section.name == name) else {
             let workers = self.instrument.workers().map(|section| section.name.as_str());
             let names: Vec<&str> =

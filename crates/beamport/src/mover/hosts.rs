@@ -228,7 +228,12 @@ impl Mover {
         let parts: Vec<&str> = post.key.splitn(3, '/').collect();
         match parts[..] {
             ["beat", host] => {
-                let Ok(beat) = serde_json::from_str::<Value>(&post.text) else { return false };
+                // Others may write into the topic.
+                let is_host = hosts.part.layout.hosts.iter().any(|known| known == host);
+                let Ok(beat @ Value::Object(_)) = serde_json::from_str(&post.text) else { return false };
+                if !is_host {
+                    return false;
+                }
                 if host != own {
                     hosts.beats.insert(host.to_owned(), Heard { beat, at: Instant::now() });
                 } else if beat["boot"] == *hosts.boot {
