@@ -119,6 +119,16 @@ def kafka(kafka_node):
 
 
 @pytest.fixture
+def proxy(kafka):
+    """A proxy before Kafka."""
+    from proxy import Proxy
+
+    proxy = Proxy(kafka.proxy, kafka.behind)
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
 def facility(lab, nexus, kafka, request):
     """A facility with topics of its own, for `beamport ess writer`."""
     from ess_facility import Facility

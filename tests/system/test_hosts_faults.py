@@ -1,25 +1,16 @@
 """Faults between hosts: connections reset, a host that stands still or lost its folder, topics that were cut or deleted."""
 
-import json
 import signal
 import time
 
 import pytest
 from conftest import until
-from proxy import Proxy
 from signals import stop
 from test_hosts import STAGES, STREAMS, equal, hosts, one_file, template  # noqa: F401
+from test_hosts_account import away, status
 
 beamport = pytest.importorskip("beamport", reason="pip install .")
 pytestmark = pytest.mark.services
-
-
-@pytest.fixture
-def proxy(kafka):
-    """A proxy before Kafka."""
-    proxy = Proxy(kafka.proxy, kafka.behind)
-    yield proxy
-    proxy.close()
 
 
 def ended(hosts) -> dict[str, dict]:  # noqa: F811
@@ -82,28 +73,17 @@ def test_a_host_that_stands_still_is_named_and_loses_nothing(lab, hosts, kafka, 
         process = hosts.processes[still]
         stop(process.pid)
         try:
-            until(lambda: f"host `{still}` is away" in top(hosts, other), lambda: top(hosts, other))
+            until(lambda: still in away(hosts, other), lambda: status(hosts, other))
             # Longer than the brokers wait for the beat of a transaction.
             time.sleep(times(12, 30))
         finally:
             process.send_signal(signal.SIGCONT)
-        until(lambda: f"host `{still}` is away" not in top(hosts, other), lambda: top(hosts, other))
+        until(lambda: still not in away(hosts, other), lambda: status(hosts, other))
         hosts.moves("b", "detector")
     ended(hosts)
     sent = {name: equal(hosts, name) for name in STREAMS}
     one_file(hosts)
     print(f"injected {stops} stops of host {still}: {sent} messages, 0 lost, 0 twice")
-
-
-def top(hosts, host: str) -> str:  # noqa: F811
-    """What a host says of the instrument."""
-    done = lab_run(hosts, "top", "--once", "--json", "--data", hosts.folder(host))
-    return json.dumps(json.loads(done.stdout)) if done.stdout else done.stderr.decode()
-
-
-def lab_run(hosts, *words):  # noqa: F811
-    """A verb, whatever its exit status is."""
-    return hosts.lab.run(*words, status=None)
 
 
 def test_a_topic_that_was_cut_while_a_host_is_away_is_an_exact_loss(lab, hosts, kafka, nexus):  # noqa: F811

@@ -30,14 +30,6 @@ live = "16 MiB"
 """
 
 
-@pytest.fixture
-def proxy(kafka):
-    """A proxy before Kafka."""
-    proxy = Proxy(kafka.proxy, kafka.behind)
-    yield proxy
-    proxy.close()
-
-
 def sink(kafka: Cluster | Proxy, topic: str, more: str = "", inputs: str = '"values"') -> str:
     """A sink of streams, for an instrument file."""
     return f"""

@@ -114,6 +114,15 @@ pub(crate) fn open(brokers: Option<&str>) -> Result<(Option<Node>, Client), Faul
     Ok((node, client))
 }
 
+/// The same, once a node that is started answers: it has its first topic then.
+pub(crate) fn ready(brokers: Option<&str>) -> Result<(Option<Node>, Client), Fault> {
+    let (mut node, client) = open(brokers)?;
+    let first = format!("beamport-bench-{}-first", std::process::id());
+    client.make(&first, node.as_mut())?;
+    client.remove(&first)?;
+    Ok((node, client))
+}
+
 /// The bare client, compiled against the library that `beamport` loads.
 pub(crate) struct Client {
     program: PathBuf,

@@ -2,7 +2,7 @@
 //! p4p, ess-streaming-data-types and confluent-kafka (`bench/forwarder_p4p.py`); how long a change takes until a
 //! consumer has it, beside a bare program of PVXS and librdkafka (`bench/epics_relay.cpp`).
 
-use super::broker::{Client, open};
+use super::broker::{Client, ready};
 use super::epics::{STILL, Taker, settled, taken, thousandth};
 use super::frames::stop;
 use super::jobs::{Ears, Topic, now_ms};
@@ -47,11 +47,7 @@ pub(super) fn run(
     let relay = compile(peers.folder(), "epics_relay", RELAY, &["librdkafka"])?;
     let script = peers.folder().join("forwarder_p4p.py");
     std::fs::write(&script, PEER).map_err(wrong("the script cannot be written"))?;
-    let (mut node, client) = open(brokers)?;
-    // A node that starts has its first topic when it is ready.
-    let first = format!("beamport-bench-{}-first", std::process::id());
-    client.make(&first, node.as_mut())?;
-    client.remove(&first)?;
+    let (_node, client) = ready(brokers)?;
     let seconds = if quick { QUICK_SECONDS } else { SECONDS };
     let side = Side { ours, python, script, relay, peers, client, seconds, number: Cell::new(0) };
     let cost = side.cost(rounds)?;

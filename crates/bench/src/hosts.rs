@@ -5,7 +5,7 @@
 //! A rate counts from the first hundredth of the messages to the last of them. Processor time is that of whole
 //! programs, starts included; with the broker's where a row says so.
 
-use super::broker::{Client, Node, open, seconds};
+use super::broker::{Client, Node, ready, seconds};
 use super::frames::stop;
 use super::jobs::{Ears, Topic};
 use super::kafka::{READ, SEND};
@@ -46,11 +46,7 @@ pub(super) fn run(
     tell: &mut dyn FnMut(&Figure),
 ) -> Result<Vec<Figure>, Fault> {
     let ours = program("beamport")?;
-    let (mut node, client) = open(brokers)?;
-    // A node that starts has its first topic when it is ready.
-    let first = format!("beamport-bench-{}-first", std::process::id());
-    client.make(&first, node.as_mut())?;
-    client.remove(&first)?;
+    let (node, client) = ready(brokers)?;
     let bytes = if quick { QUICK_BYTES } else { BYTES };
     let side = Side { ours, client, node, count: bytes / SIZE, timed: if quick { QUICK_TIMED } else { TIMED } };
     let mut figures = side.moved(rounds)?;
@@ -315,7 +311,7 @@ impl Side {
         let payload = vec![7; SIZE as usize];
         let delays = Delays::measure(self.timed, |number| {
             let begin = Instant::now();
-            sender.say(&payload)?;
+            sender.send_now(&payload)?;
             let heard = ears.heard.recv_timeout(LATE);
             let (when, _) =
                 heard.map_err(|_| Fault::new("bench: a message does not come to the bare consumer", number))?;

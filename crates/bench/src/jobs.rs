@@ -146,7 +146,7 @@ impl Sender {
     }
 
     /// A message that is sent at once, with the time of now.
-    pub(crate) fn say(&mut self, payload: &[u8]) -> Result<(), Fault> {
+    pub(crate) fn send_now(&mut self, payload: &[u8]) -> Result<(), Fault> {
         self.put(payload, now_ms())?;
         let flushed = self.stdin.as_mut().map_or(Ok(()), |stdin| stdin.flush());
         flushed.map_err(wrong("the bare client does not take a message"))
@@ -315,7 +315,7 @@ impl Side<'_> {
                 ears.idle(vec![writer.0.id()])?;
                 let start = self.start(past.module, &topic.name, times.0, Some(times.1));
                 let begin = Instant::now();
-                pool.say(&start.command)?;
+                pool.send_now(&start.command)?;
                 let end = ears.finished(&start.id, Some(count))?;
                 std::fs::remove_file(&start.file).map_err(wrong("the file of a job is not there"))?;
                 Ok(end.duration_since(begin).as_secs_f64())
@@ -416,7 +416,7 @@ impl Side<'_> {
     ) -> Result<Vec<f64>, Fault> {
         let jobs: Vec<Start> = (0..count).map(|_| self.start("both", topic, now_ms(), None)).collect();
         for job in &jobs {
-            pool.say(&job.command)?;
+            pool.send_now(&job.command)?;
         }
         ears.accepted(jobs.iter().map(|job| job.id.clone()).collect())?;
         std::thread::sleep(LIVE);
@@ -426,7 +426,7 @@ impl Side<'_> {
             let parts = RunStop { stop_time: 0, run_name: "", job_id: &job.id, service_id: "", command_id: &job.id };
             s6s4t::write(&mut command, &parts).map_err(wrong("a command cannot be made"))?;
             let begin = Instant::now();
-            control.say(&command)?;
+            control.send_now(&command)?;
             all.push(ears.finished(&job.id, None)?.duration_since(begin).as_secs_f64());
             std::fs::remove_file(&job.file).map_err(wrong("the file of a job is not there"))?;
         }
@@ -499,7 +499,7 @@ fn feed(mut sender: Sender, is_over: &AtomicBool) -> Result<(), Fault> {
         }
         for events in [LIVE_EVENTS, 0] {
             message(&mut payload, events, at, now_ms() * 1_000_000)?;
-            sender.say(&payload)?;
+            sender.send_now(&payload)?;
         }
         std::thread::sleep((PULSE * (at as u32 + 1)).saturating_sub(begin.elapsed()));
     }

@@ -25,7 +25,7 @@ fn post(bulletin: &mut dyn Bulletin, posts: &[(&str, &str)]) -> Result<Posted, F
     bulletin.post(&posts)
 }
 
-/// The next posts, so many of them, with their texts.
+/// The next `count` posts, with their texts.
 fn read(bulletin: &mut dyn Bulletin, count: usize) -> Vec<(String, String)> {
     let (mut all, until) = (Vec::new(), Instant::now() + GUARD);
     while all.len() < count {

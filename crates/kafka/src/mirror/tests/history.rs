@@ -105,7 +105,7 @@ pub(super) struct History {
     sizes: Sizes,
     room: usize,
     payload: u64,
-    /// One in so many messages is larger than the topic takes, and one in so many steps is a fault.
+    /// Of this many messages one is larger than the topic takes; of this many steps one fails.
     large: u64,
     fault: u64,
     kills: [u64; 2],
