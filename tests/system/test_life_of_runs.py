@@ -347,5 +347,6 @@ duration = "100 ms"
 settle = "0 s"
 """)
     report = lab.report(lab.up())
-    (account,) = report["ledger"]
-    assert lost_of(report) == 0 and account["appended"] >= 500
+    # The ring of 16 frames may have replaced messages of the run before it was sealed: their origin is unknown.
+    assert {account["origin"] for account in report["ledger"]} <= {"camera", ""}
+    assert lost_of(report) == 0 and sum(account["appended"] for account in report["ledger"]) >= 500
