@@ -26,12 +26,12 @@ KEPT = ["source_time", "arrival_time", "origin_seq", "schema", "length", "flags"
 class Hosts:
     """An instrument on two hosts, `a` and `b`: the first one leads."""
 
-    def __init__(self, lab, kafka, name: str, stages: str, hosts: str = "ab"):
+    def __init__(self, lab, kafka, name: str, stages: str, hosts: str = "ab", keys: str = ""):
         self.lab = lab
         self.name = name
         sections = "".join(f'[host.{host}]\ndata = "{self.folder(host)}"\n' for host in hosts)
         lab.file.write_text(
-            f'instrument = "{name}"\n[hosts]\ncarrier = "kafka"\nbrokers = "{kafka.address}"\n{sections}{stages}'
+            f'instrument = "{name}"\n[hosts]\ncarrier = "kafka"\nbrokers = "{kafka.address}"\n{keys}{sections}{stages}'
         )
         self.processes = {}
 

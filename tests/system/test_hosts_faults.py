@@ -4,8 +4,10 @@ import signal
 import time
 
 import pytest
-from conftest import until
+from conftest import HANG_S, until
+from kafka_node import Node
 from signals import stop
+from test_full_disk import disk  # noqa: F401
 from test_hosts import STAGES, STREAMS, equal, hosts, one_file, template  # noqa: F401
 from test_hosts_account import away, status
 
@@ -160,3 +162,30 @@ def test_records_of_others_in_the_topics_of_an_instrument_harm_nothing(lab, host
     ledgers = [beamport.open(hosts.folder(host)).run("first").ledger() for host in "ab"]
     assert all(ledger["closed"] and ledger["lost"] == 0 for ledger in ledgers), ledgers
     print(f"injected {records} records of others into the topics of an instrument: nothing lost, nothing twice")
+
+
+@pytest.mark.root
+def test_a_broker_whose_disk_is_full_delays_the_others_and_nothing_is_lost(lab, hosts, disk, nexus, times):  # noqa: F811
+    small = disk("broker", 128, "tmpfs")
+    node = Node(small.folder)
+    try:
+        node.format()
+        node.start()
+        hosts = started(lab, hosts, "full", through=node)  # noqa: F811
+        fillings = times(1, 10)
+        for _ in range(fillings):
+            small.fill()
+            # It ends when it cannot write to its only disk.
+            assert node.process.wait(HANG_S) != 0
+            before = hosts.count("a", "camera")
+            until(lambda before=before: hosts.count("a", "camera") > before + 100, "the camera stands")
+            small.free()
+            node.start()
+            hosts.moves("b", "camera")
+            hosts.moves("b", "detector")
+        ended(hosts)
+        sent = {name: equal(hosts, name) for name in STREAMS}
+        one_file(hosts)
+    finally:
+        node.kill()
+    print(f"injected {fillings} full disks of the broker: {sent} messages, 0 lost, 0 twice")

@@ -15,6 +15,7 @@ from confluent_kafka.admin import (
 from conftest import until
 from ess_facility import Facility, now_ms
 from kafka_node import HANG_S, Node
+from test_hosts import STAGES, STREAMS, equal, hosts, one_file, template  # noqa: F401
 from test_kafka import PARTITIONS, RUN, compare, count, source, troubles, value, whole
 from test_kafka_sink import compare as compare_sent
 from test_kafka_sink import done, read, sink
@@ -32,13 +33,13 @@ def secure(kafka):
     return SimpleNamespace(address=f"127.0.0.1:{kafka.secure}")
 
 
-def allow(kafka: Node, kind: ResourceType, name: str, *operations: str):
+def allow(kafka: Node, kind: ResourceType, name: str, *operations: str, pattern=ResourcePatternType.LITERAL):
     """Gives the user rights."""
     bindings = [
         AclBinding(
             kind,
             name,
-            ResourcePatternType.LITERAL,
+            pattern,
             f"User:{USER}",
             "*",
             AclOperation[operation.upper()],
@@ -159,3 +160,24 @@ def test_a_job_is_written_through_tls_and_scram(lab, nexus, kafka, secure, monke
         facility.whole("secure.nxs", sent)
     finally:
         facility.close()
+
+
+def test_hosts_are_joined_through_tls_and_scram(lab, hosts, kafka, secure, nexus):  # noqa: F811
+    # As docs/how-to/use-several-machines.md lists them.
+    prefixed = {"pattern": ResourcePatternType.PREFIXED}
+    allow(kafka, ResourceType.TOPIC, "secured.", "create", "describe", "read", "write", **prefixed)
+    allow(kafka, ResourceType.TRANSACTIONAL_ID, "beamport.secured.", "write", **prefixed)
+    template(lab)
+    keys = table(properties(kafka, "env:KAFKA_PASSWORD"))
+    hosts = hosts("secured", STAGES + 'duration = "3 s"\n', through=secure, keys=keys)  # noqa: F811
+    env = {**os.environ, "KAFKA_PASSWORD": PASSWORD}
+    for host in "ab":
+        hosts.processes[host] = lab.up("--host", host, env=env)
+    hosts.moves("b", "detector")
+    listed = lab.run("hosts", lab.file, "--json", env=env).stdout.decode()
+    reports = {host: lab.report(hosts.processes[host]) for host in "ab"}
+    assert all(equal(hosts, name) > 2 for name in STREAMS)
+    one_file(hosts)
+    said = [listed, *map(str, reports.values()), *(lab.said(process)[1] for process in hosts.processes.values())]
+    assert not any(PASSWORD in text for text in said)
+    assert [path for folder in [lab.folder, *map(hosts.folder, "ab")] for path in holders(folder, PASSWORD)] == []

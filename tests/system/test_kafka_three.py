@@ -7,6 +7,8 @@ import pytest
 from conftest import until
 from ess_facility import Facility, now_ms
 from kafka_node import Three
+from test_hosts import STAGES, STREAMS, equal, hosts, one_file, template  # noqa: F401
+from test_hosts_faults import ended
 from test_kafka import PARTITIONS, RUN, Sender, compare, source, whole
 from test_kafka_sink import compare as compare_sent
 from test_kafka_sink import moves, read, sink
@@ -98,3 +100,21 @@ def test_a_job_is_whole_though_leaders_are_killed(lab, nexus, three, times, dice
         f"leader of three killed under load, topics of a job: {kills} kills injected, 0 lost and 0 twice of"
         f" {len(sent)} events and values"
     )
+
+
+def test_hosts_lose_nothing_though_leaders_are_killed(lab, hosts, three, nexus, times, dice):  # noqa: F811
+    template(lab)
+    hosts = hosts("three", STAGES, through=three, keys="replication = 3\n")  # noqa: F811
+    for host in "ab":
+        hosts.up(host)
+    hosts.moves("b", "detector")
+    kills, away = times(2, 30), []
+    for _ in range(kills):
+        time.sleep(dice.uniform(0, 0.5))
+        topic = dice.choice(["three.detector", "three.camera", "three.runs", "three.hosts"])
+        away.append(kill_leader(three, topic, 0, lambda: hosts.moves("b", "detector")))
+    hosts.moves("b", "camera")
+    ended(hosts)
+    sent = {name: equal(hosts, name) for name in STREAMS}
+    one_file(hosts)
+    print(f"injected {kills} kills of leaders, {max(away):.1f} s without one: {sent} messages, 0 lost, 0 twice")

@@ -2,7 +2,7 @@
 
 use crate::client::Claim;
 use crate::librdkafka::{Content, Kind, Mark, OffsetAnswer, Queue, Spec, TopicAnswer, Wrong};
-use crate::limits::START_PATIENCE_MS;
+use crate::limits::{START_PATIENCE_MS, TOPIC_PAUSE};
 use crate::plan::Plan;
 use crate::trouble::Trouble;
 use flow::Fault;
@@ -55,15 +55,25 @@ impl Asking<'_> {
         }
     }
 
+    /// A partition of a topic that was just made, or whose leader has just ended, has no leader for a moment: it is
+    /// asked again.
     pub(crate) fn offsets(&self, partitions: &[(String, i32)], spec: Spec) -> Result<Offsets, Fault> {
-        let mut offsets = Offsets::new();
-        for OffsetAnswer { topic, partition, offset, .. } in self.ask(partitions, spec)? {
-            let offset = offset.map_err(|wrong| self.plan.wrong(&topic, Some(partition), &wrong))?;
-            offsets.insert((topic, partition), offset);
-        }
-        match partitions.iter().find(|partition| !offsets.contains_key(*partition)) {
-            Some((topic, number)) => Err(self.plan.wrong(topic, Some(*number), &Wrong::timed_out())),
-            None => Ok(offsets),
+        let (mut offsets, mut rest) = (Offsets::new(), partitions.to_vec());
+        loop {
+            let mut failed = None;
+            for OffsetAnswer { topic, partition, offset, .. } in self.ask(&rest, spec)? {
+                match offset {
+                    Ok(offset) => drop(offsets.insert((topic, partition), offset)),
+                    Err(wrong) => failed = Some((topic, partition, wrong)),
+                }
+            }
+            rest.retain(|partition| !offsets.contains_key(partition));
+            let Some((topic, number)) = rest.first() else { return Ok(offsets) };
+            let (topic, number, wrong) = failed.unwrap_or_else(|| (topic.clone(), *number, Wrong::timed_out()));
+            if wrong.kind != Kind::Other || Instant::now() >= self.until {
+                return Err(self.plan.wrong(&topic, Some(number), &wrong));
+            }
+            std::thread::sleep(TOPIC_PAUSE);
         }
     }
 

@@ -124,7 +124,8 @@ impl Trouble for Plan {
             Kind::OffsetGone => "the source starts again with the oldest message that is there".into(),
             _ => String::new(),
         };
-        Fault::new(what, &wrong.text).hint(hint)
+        let passes = if is_lasting(wrong.kind) { Passes::Never } else { Passes::Soon };
+        Fault { passes, ..Fault::new(what, &wrong.text).hint(hint) }
     }
 
     fn lasting(&self, topic: &str, wrong: &Wrong) -> Option<Fault> {

@@ -89,9 +89,14 @@ impl Mover {
         self.let_begin();
     }
 
-    /// Lets the sources begin, once the positions of declared runs are held.
-    fn let_begin(&self) {
-        if !self.duties.declare && self.duties.hold.is_empty() && self.asked.waits.swap(false, Ordering::Relaxed) {
+    /// Lets the sources begin, once the positions of declared runs are held, and the mirrors, once those of the runs of
+    /// the host that leads are.
+    pub(super) fn let_begin(&self) {
+        if self.duties.declare || !self.duties.hold.is_empty() {
+            return;
+        }
+        let begun = self.asked.waits.swap(false, Ordering::Relaxed);
+        if self.has_adopted() && self.asked.mirrors_wait.swap(false, Ordering::Relaxed) || begun {
             self.threads.iter().for_each(StageThread::wake);
         }
     }

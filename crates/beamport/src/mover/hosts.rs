@@ -5,6 +5,7 @@
 //! (`absent/RUN/HOST`). A command is carried out by the process that it was meant for, or not at all: it names the boot
 //! of that process.
 
+use super::asks::Request;
 use super::bulletin::BulletinThread;
 use super::control::Command;
 use super::{Mover, sources};
@@ -68,6 +69,10 @@ pub(super) struct Hosts {
     pub(super) lead: Option<RunsView>,
     /// The steps of those runs that this host has followed.
     pub(super) lead_steps: u64,
+    /// The question whether these runs are read to their end, that they are, and that those are adopted.
+    pub(super) asked_lead: Option<Request>,
+    pub(super) has_read_lead: bool,
+    pub(super) has_adopted: bool,
     /// Streams that the carrier does not have up to these sequences, since this host has nothing else to do.
     pub(super) to_carry: Option<Vec<(String, u64)>>,
 }
@@ -99,6 +104,9 @@ impl Hosts {
             since: data.media.now(),
             lead: part.lead.as_ref().map(|_| RunsView::of(data, LEAD_RUNS)),
             lead_steps: 0,
+            asked_lead: None,
+            has_read_lead: false,
+            has_adopted: false,
             to_carry: None,
             part: part.clone(),
         }))

@@ -1,10 +1,13 @@
 //! The runs of the host that leads, which the others adopt, and the end of a host, for which the carrier must have all
 //! that others read.
 
-use super::Mover;
-use crate::file::{HOSTS_SINK, Stage};
+use super::{Mover, sources};
+use crate::file::{HOSTS_SINK, LEAD_RUNS, Stage};
 use flow::records::Run;
 use flow::{Fault, Passes};
+use serde_json::{Value, json};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::TryRecvError;
 use store::ReaderInfo;
 use wire::bprn::State;
 
@@ -58,6 +61,35 @@ impl Mover {
             Err(fault) => self.duties.fault.set_fault(Some(fault)),
         }
         self.hold();
+    }
+
+    /// Lets the mirrors begin once the runs of the host that leads are read to their end and adopted: the short ring of
+    /// a mirror would replace messages of a run that this host does not have yet.
+    pub(super) fn begin_mirrors(&mut self) {
+        let Some(hosts) = &mut self.hosts else { return };
+        if !self.asked.mirrors_wait.load(Ordering::Relaxed) || hosts.lead.is_none() {
+            return;
+        }
+        if hosts.has_read_lead {
+            // Since the end was read, runs have been adopted once.
+            hosts.has_adopted = true;
+            self.let_begin();
+            return;
+        }
+        match hosts.asked_lead.as_ref().map(|request| request.answered.try_recv()) {
+            Some(Err(TryRecvError::Empty)) => {}
+            Some(Ok(Ok(Value::Bool(true)))) => hosts.has_read_lead = true,
+            _ => {
+                let mut stages = self.instrument.stages.iter().zip(&self.threads);
+                let lead = stages.find(|(stage, _)| stage.name() == LEAD_RUNS);
+                hosts.asked_lead = lead.map(|(_, thread)| sources::ask(thread, LEAD_RUNS, json!({"is_at_end": true})));
+            }
+        }
+    }
+
+    /// Whether the runs of the host that leads, as they were at the start of this one, are adopted.
+    pub(super) fn has_adopted(&self) -> bool {
+        self.hosts.as_ref().is_none_or(|hosts| hosts.lead.is_none() || hosts.has_adopted)
     }
 
     /// Whether this host adopts the runs of another.

@@ -168,6 +168,7 @@ impl Mover {
             changed |= self.keep_hosts(now)?;
             let (has_adopted, fault) = self.adopt_runs(now);
             changed |= has_adopted;
+            self.begin_mirrors();
             changed |= self.keep_runs(now)?;
             self.runs_fault.set_fault(fault.or_else(|| self.keeper.trouble()));
             self.supervise_writers(changed, &mut left);

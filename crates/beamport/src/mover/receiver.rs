@@ -53,6 +53,8 @@ pub(super) struct Asked {
     /// Sources that wait after their start: the positions of declared runs that begin in the past are not held yet, and
     /// history that a stream could not keep until then would be lost.
     pub waits: Arc<AtomicBool>,
+    /// The same of the mirrors of a host that adopts runs: those that began while it was away are not adopted yet.
+    pub mirrors_wait: Arc<AtomicBool>,
 }
 
 /// A source of a receiver.
@@ -241,7 +243,7 @@ impl Receiver {
     pub(super) fn new(
         data: &Data,
         sources: Vec<ReceiverSource>,
-        asked: &Asked,
+        asked: Asked,
         wake: &Arc<File>,
     ) -> std::io::Result<Self> {
         // One that has a name may be shared.
@@ -251,7 +253,7 @@ impl Receiver {
             statistics,
             data: data.clone(),
             sources,
-            asked: asked.clone(),
+            asked,
             wants: false,
             waits: false,
             timers: BTreeSet::new(),

@@ -4,7 +4,7 @@ use super::appended;
 use super::asks::Request;
 use super::receiver::{Asked, Receiver, ReceiverSource};
 use super::stage::{Order, StageHandle, StageThread, What};
-use crate::file::{SourceSection, nearest};
+use crate::file::{LEAD_RUNS, MIRROR, SourceSection, nearest};
 use flow::{Data, Fault, Intake, IntakeOptions};
 use serde_json::Value;
 use settings::shortened;
@@ -50,6 +50,10 @@ pub(super) fn start<'a>(
         let of = |((_, section), handle): (&(usize, &SourceSection), &StageHandle)| {
             ReceiverSource::new(section, handle.clone(), is_read(&section.name))
         };
+        // A mirror has a receiver of its own.
+        let is_mirror = |(_, section): &(usize, &SourceSection)| section.kind == MIRROR && section.name != LEAD_RUNS;
+        let waits = if sources.iter().any(is_mirror) { &asked.mirrors_wait } else { &asked.waits };
+        let asked = Asked { waits: waits.clone(), ..asked.clone() };
         let receiver = Receiver::new(data, with_handles.map(of).collect(), asked, &wake);
         let receiver = receiver.map_err(|e| Fault::io("cannot start a source", &e))?;
         let name = sources.first().map(|(_, section)| section.receiver.as_deref().unwrap_or(&section.name));

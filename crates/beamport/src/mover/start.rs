@@ -46,7 +46,7 @@ impl Mover {
         let book = with_room(signals, || Book::open(&data, "control", Keeps::Newest(BOOK_HISTORY_BYTES)))?;
         let control = with_room(signals, || Control::listen(&folder, EdgeCommands::new(&instrument)))?;
         let hosts = with_room(signals, || Hosts::start(&data, &instrument))?;
-        let asked = asked_of(&instrument, instrument.part.as_ref().is_none_or(|part| part.lead.is_none()));
+        let asked = asked_of(&instrument);
         let mut mover = Self {
             declared: !instrument.runs.is_empty(),
             instrument,
@@ -251,10 +251,12 @@ fn log_cut(keeper: &RunKeeper) {
 }
 
 /// The requests to the receivers: sources wait where a run that this host declares may have begun before its streams.
-fn asked_of(instrument: &Instrument, declares: bool) -> Asked {
+fn asked_of(instrument: &Instrument) -> Asked {
     let asked = Asked::default();
     let has_past = instrument.runs.iter().any(|run| run.start.value != Start::Now);
-    asked.waits.store(declares && has_past, Ordering::Relaxed);
+    let follows = instrument.part.as_ref().is_some_and(|part| part.lead.is_some());
+    asked.waits.store(has_past && !follows, Ordering::Relaxed);
+    asked.mirrors_wait.store(has_past || follows, Ordering::Relaxed);
     asked
 }
 

@@ -249,6 +249,8 @@ pub(super) fn with_others(data: &Data, run: &Run, mut account: Account) -> Resul
             sent.insert(place.clone(), ledger::count(data, run, &mirror.stream)?);
         }
         mirror.sent = sent.get(&place).copied();
+        // Where a short ring has replaced them, messages of just before the run are counted with it.
+        mirror.received = mirror.sent.map_or(mirror.received, |sent| mirror.received.min(sent));
         mirror.missing = mirror.sent.unwrap_or(0).saturating_sub(mirror.received);
     }
     account.add_hosts();

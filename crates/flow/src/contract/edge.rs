@@ -252,7 +252,9 @@ pub trait CarrierPlan: Debug + Send + Sync {
     /// The sink by which a host sends streams of the instrument to the others. `name`: of the sink.
     fn near(&self, name: &str, instrument: &str) -> Arc<dyn LivePlan>;
 
-    /// The source that fills a mirror of a stream.
+    /// The source that fills a mirror of a stream. It answers two requests: `{"absent": TIME}`, the stream has come to
+    /// this time without its host, ns since 1970 UTC; and `{"is_at_end": true}`, whether the mirror has had, at some
+    /// time since its start, all that the carrier had.
     fn far(&self, mirror: &Mirror, instrument: &str) -> Arc<dyn SourcePlan>;
 
     /// Opens the bulletin of the instrument, which takes some seconds at most. `host`: the host that posts; a later

@@ -73,7 +73,11 @@ impl Source for Far {
     }
 
     /// `{"absent": TIME}`: runs are sealed without the near host up to this time, ns since 1970 UTC.
+    /// `{"is_at_end": true}`: whether it has read all that was in the topic at some time since its start.
     fn command(&mut self, request: &Value) -> Result<Value, Fault> {
+        if request["is_at_end"] == true {
+            return Ok(self.open.as_ref().is_some_and(|open| open.was_at_end).into());
+        }
         let Some(until) = request["absent"].as_i64() else {
             return Err(Fault::new("a mirror was asked for something unknown", request));
         };
@@ -116,6 +120,8 @@ struct Open {
     /// The offset of the record that is taken next.
     offset: u64,
     unpacker: Unpacker,
+    /// The end of the topic was reached.
+    was_at_end: bool,
     frontier: i64,
     /// Up to this time runs are sealed without the near host, ns since 1970 UTC.
     absent: Option<i64>,
@@ -164,6 +170,7 @@ impl Open {
             id,
             offset,
             unpacker: Unpacker::new(resume, place.as_ref()),
+            was_at_end: false,
             frontier: i64::MIN,
             absent: None,
             heard: now,
@@ -257,7 +264,7 @@ impl Open {
                         self.frontier = self.frontier.max(self.unpacker.frontier());
                         self.offset = offset + 1;
                     }
-                    Some(wrong) if wrong.kind == Kind::PartitionEnd => {}
+                    Some(wrong) if wrong.kind == Kind::PartitionEnd => self.was_at_end = true,
                     Some(wrong) if wrong.kind == Kind::OffsetGone => {
                         let fault = Fault::new(
                             format!("topic `{}` has lost its oldest messages", self.reads.topics[0]),

@@ -1,0 +1,161 @@
+"""Hosts in other conditions: a wrong clock, many streams and few open files, rings shorter than a run, a link that is
+down for longer than streams have room."""
+
+import os
+import time
+
+import pytest
+from conftest import preloaded, until
+from proxy import Proxy
+from test_hosts import STAGES, STREAMS, equal, hosts, one_file, template  # noqa: F401
+from test_hosts_account import listed
+
+beamport = pytest.importorskip("beamport", reason="pip install .")
+pytestmark = pytest.mark.services
+
+HOUR_NS = 3_600_000_000_000
+MANY = 120
+# A camera on `a` in memory, and a worker on `b`.
+CAMERA = """
+[source.camera]
+kind = "sim"
+model = "camera"
+shape = [64, 64]
+fps = {fps}
+level = "memory"
+live = "{live}"
+when_full = "drop-oldest"
+host = "a"
+
+[mirror.camera]
+live = "{mirror}"
+
+[worker.copy]
+call = "copy.py:copy"
+inputs = ["camera"]
+host = "b"
+
+[run.first]
+"""
+COPY = """
+import beamport
+
+@beamport.worker
+def copy(frame):
+    return float(frame.array.mean())
+"""
+
+
+class Link:
+    """A link to Kafka that can be down: nobody answers at its address then."""
+
+    def __init__(self, kafka):
+        self.kafka = kafka
+        self.address = f"127.0.0.1:{kafka.proxy}"
+        self.proxy = None
+        self.up()
+
+    def up(self):
+        """Answers again."""
+        self.proxy = Proxy(self.kafka.proxy, self.kafka.behind)
+
+    def down(self):
+        """Ends all connections, and refuses others."""
+        if self.proxy:
+            self.proxy.close()
+            self.proxy = None
+
+
+@pytest.fixture
+def link(kafka):
+    """A link between the hosts and Kafka."""
+    link = Link(kafka)
+    yield link
+    link.down()
+
+
+def ledger(hosts, host: str, run: str = "first") -> dict:  # noqa: F811
+    """The account of a run, as a host has it."""
+    return beamport.open(hosts.folder(host)).run(run).ledger()
+
+
+@pytest.mark.parametrize("wrong, by_h", [("a", 1), ("a", -1), ("b", 1), ("b", -1)])
+def test_a_host_with_a_wrong_clock_loses_nothing(lab, hosts, kafka, nexus, wrong, by_h):  # noqa: F811
+    template(lab)
+    hosts = hosts(f"clock-{wrong}{by_h}", STAGES)  # noqa: F811
+    shift = lab.folder / "shift"
+    shift.write_text(str(by_h * HOUR_NS))
+    env = os.environ | {"LD_PRELOAD": preloaded(lab.folder, "shift_clock"), "SHIFT_CLOCK": str(shift)}
+    for host in "ab":
+        hosts.processes[host] = lab.up("--host", host, **({"env": env} if host == wrong else {}))
+    hosts.moves("b", "detector")
+    hosts.moves("b", "camera")
+    row = listed(hosts, 0)[wrong]
+    print(row)
+    time.sleep(2)
+    lab.interrupt(hosts.processes["a"])
+    for host in "ab":
+        lab.end(hosts.processes[host])
+    sent = {name: equal(hosts, name) for name in STREAMS}
+    for host in "ab":
+        account = ledger(hosts, host)
+        assert account["closed"] and account["lost"] == 0, account
+    one_file(hosts)
+    assert all(sent.values())
+
+
+def test_a_hundred_streams_are_mirrored_with_the_open_files_of_a_shell(lab, hosts, kafka):  # noqa: F811
+    sources = "".join(
+        f'[source.f{n}]\nkind = "sim"\nmodel = "field"\nrate = 10\nlive = "1 MiB"\nhost = "a"\n' for n in range(MANY)
+    )
+    names = [f"f{n}" for n in range(MANY)]
+    merge = f'[merge.all]\nkind = "time"\ninputs = {names!r}\nhost = "b"\n'.replace("'", '"')
+    hosts = hosts("many", sources + merge + '[run.first]\nduration = "5 s"\n')  # noqa: F811
+    for host in "ab":
+        hosts.up(host)
+    for host in "ab":
+        lab.end(hosts.processes[host])
+        account = ledger(hosts, host)
+        assert account["closed"] and account["lost"] == 0, account
+    assert all(equal(hosts, name) > 5 for name in names)
+
+
+def test_a_run_that_began_while_a_host_was_away_is_longer_than_the_ring_of_its_mirror(lab, hosts, kafka):  # noqa: F811
+    (lab.folder / "copy.py").write_text(COPY)
+    hosts = hosts("ring", CAMERA.format(fps=1000, live="64 MiB", mirror="2 MiB") + 'duration = "4 s"\n')  # noqa: F811
+    hosts.up("a")
+    until(lambda: hosts.count("a", "camera") > 2000, "the camera stands")
+    hosts.up("b")
+    for host in "ab":
+        lab.end(hosts.processes[host])
+        account = ledger(hosts, host)
+        assert account["closed"] and account["lost"] == 0, account
+    (mirror,) = [row for row in account["mirrors"] if row["stream"] == "camera"]
+    assert mirror["missing"] == 0 and mirror["sent"] == mirror["received"] == 4000
+    assert sum(1 for _ in hosts.stream("b", "camera").read()) < 1000
+
+
+def test_what_a_ring_drops_while_the_link_is_down_is_an_exact_loss(lab, hosts, kafka, link, times):  # noqa: F811
+    (lab.folder / "copy.py").write_text(COPY)
+    stages = CAMERA.format(fps=2000, live="4 MiB", mirror="1 GiB")
+    hosts = hosts("down", stages, through=link)  # noqa: F811
+    for host in "ab":
+        hosts.up(host)
+    hosts.moves("b", "camera")
+    for _ in range(times(1, 10)):
+        before = hosts.count("a", "camera")
+        link.down()
+        # More than the ring and the queue of the client hold.
+        until(lambda before=before: hosts.count("a", "camera") > before + 12_000, "the camera stands")
+        link.up()
+        hosts.moves("b", "camera")
+    lab.interrupt(hosts.processes["a"])
+    for host in "ab":
+        lab.end(hosts.processes[host], None)
+    there = [m.origin_seq for m in hosts.stream("b", "camera").read()]
+    missing = there[-1] + 1 - there[0] - len(there)
+    assert there == sorted(set(there)) and missing > 0
+    for host in "ab":
+        account = ledger(hosts, host)
+        assert account["closed"] and account["lost"] == missing, (host, missing, account)
+    print(f"injected {times(1, 10)} links that were down for longer than a ring: {missing} messages lost, all counted")
