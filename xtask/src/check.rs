@@ -6,7 +6,7 @@ use crate::step::Step;
 use crate::{Done, services, setup, test, tidy, tree};
 
 /// Seeds of the whole-flow simulation for one change; `soak` runs more.
-const SEEDS: &str = "500";
+const SEEDS: &str = "300";
 
 /// Optimisation over the borders of crates takes two fifths of the time of all builds, and no test asks for it. All of
 /// `check` is built alike, so HDF5 is compiled once.

@@ -12,7 +12,7 @@ use crate::build::{self, NEXUS};
 use crate::part::Parts;
 use crate::{Done, services, setup, test, tree};
 
-/// Twenty times what `check` runs: about an hour of one core.
+/// Thirty times what `check` runs: about an hour of one core.
 const SEEDS: &str = "10000";
 /// A line of the report longer than this is a test that prints data.
 const LINE_CHARS_MAX: usize = 300;
