@@ -164,10 +164,10 @@ def equal(hosts: Hosts, name: str) -> int:
     return len(far)
 
 
-def one_file(hosts: Hosts):
+def one_file(hosts: Hosts, name: str = "run.nxs"):
     """The file of the run on `b` is the one that `a` makes of its own streams."""
     lab = hosts.lab
-    (file,) = hosts.folder("b").rglob("run.nxs")
+    (file,) = hosts.folder("b").rglob(name)
     one = lab.folder / "one.nxs"
     lab.run(
         "write", "first", "--output", one, "--template", lab.folder / "amor.nexus.json", "--data", hosts.folder("a")

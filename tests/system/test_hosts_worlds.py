@@ -6,10 +6,11 @@ import time
 
 import pytest
 from conftest import preloaded, until
+from nexus_files import different
 from proxy import Proxy
 from stream_files import AHEAD, Stream
 from test_hosts import STAGES, STREAMS, equal, hosts, one_file, template  # noqa: F401
-from test_hosts_account import listed
+from test_hosts_account import listed, say
 
 beamport = pytest.importorskip("beamport", reason="pip install .")
 pytestmark = pytest.mark.services
@@ -83,7 +84,7 @@ def ledger(hosts, host: str, run: str = "first") -> dict:  # noqa: F811
 @pytest.mark.parametrize("wrong, by_h", [("a", 1), ("b", 1)])
 def test_a_host_with_a_wrong_clock_loses_nothing(lab, hosts, kafka, nexus, wrong, by_h):  # noqa: F811
     template(lab)
-    hosts = hosts(f"clock-{wrong}{by_h}", STAGES)  # noqa: F811
+    hosts = hosts(f"clock-{wrong}{by_h}", STAGES.replace("run.nxs", "{run}.nxs"))  # noqa: F811
     shift = lab.folder / "shift"
     shift.write_text(str(by_h * HOUR_NS))
     env = os.environ | {"LD_PRELOAD": preloaded(lab.folder, "shift_clock"), "SHIFT_CLOCK": str(shift)}
@@ -95,16 +96,74 @@ def test_a_host_with_a_wrong_clock_loses_nothing(lab, hosts, kafka, nexus, wrong
     assert abs(ahead.pop(wrong) - by_h * HOUR_NS) < HOUR_NS / 60 and all(
         abs(ns) < HOUR_NS / 60 for ns in ahead.values()
     )
+    # Times of commands are those of the clock of the host that leads.
+    say(hosts, "b", "begin", "second", "--start", "-1 s")
     time.sleep(2)
+    say(hosts, "b", "end", "second")
     lab.interrupt(hosts.processes["a"])
     for host in "ab":
         lab.end(hosts.processes[host])
+        assert f"the clock of host `{wrong}` is wrong" in lab.said(hosts.processes[host])[1]
+        run = beamport.open(hosts.folder(host)).run("second")
+        assert 2e9 < run.stop - run.start < 30e9 and run.ledger()["closed"], run.ledger()
+    assert {row["stream"]: row["sent"] > 50 for row in run.ledger()["mirrors"]}["camera"]
     sent = {name: equal(hosts, name) for name in STREAMS}
     for host in "ab":
         account = ledger(hosts, host)
         assert account["closed"] and account["lost"] == 0, account
-    one_file(hosts)
+    one_file(hosts, "first.nxs")
     assert all(sent.values())
+
+
+def test_topics_of_an_instrument_whose_folders_were_removed_have_no_runs(lab, hosts, kafka, nexus):  # noqa: F811
+    template(lab)
+    hosts = hosts("again", STAGES + 'duration = "2 s"\n')  # noqa: F811
+    starts = []
+    for _ in range(2):
+        hosts.up("b")
+        if starts:
+            # It has read all that the topics have of the first time, and the host that leads is away.
+            time.sleep(8)
+        hosts.up("a")
+        for host in "ab":
+            lab.end(hosts.processes[host])
+        runs = [beamport.open(hosts.folder(host)).runs for host in "ab"]
+        assert [len(some) for some in runs] == [1, 1] and runs[0][0].start == runs[1][0].start not in starts
+        starts.append(runs[0][0].start)
+        one_file(hosts)
+        (lab.folder / "one.nxs").unlink()
+        hosts.forget()
+
+
+def test_a_run_is_written_again_on_the_host_of_its_file(lab, hosts, kafka, nexus):  # noqa: F811
+    template(lab)
+    hosts = hosts("rewritten", STAGES + 'duration = "1 s"\n')  # noqa: F811
+    for host in "ab":
+        hosts.up(host)
+    for host in "ab":
+        lab.end(hosts.processes[host])
+    (file,) = hosts.folder("b").rglob("run.nxs")
+    lab.run("write", "first", "--output", lab.folder / "again.nxs", "--data", hosts.folder("b"))
+    assert different(lab.folder / "again.nxs", file) == []
+
+
+def test_ctrl_c_on_a_host_that_does_not_lead_leaves_the_run_open(lab, hosts, kafka):  # noqa: F811
+    (lab.folder / "copy.py").write_text(COPY)
+    hosts = hosts("left", CAMERA.format(fps=100, live="64 MiB", mirror="64 MiB"))  # noqa: F811
+    for host in "ab":
+        hosts.up(host)
+    hosts.moves("b", "camera")
+    time.sleep(6)
+    lab.interrupt(hosts.processes["b"])
+    lab.end(hosts.processes["b"])
+    said = lab.said(hosts.processes["b"])[1]
+    assert "run `first` stays open" in said and "runs have ended" not in said, said
+    assert listed(hosts, 1)["b"]["state"] == "ended"
+    hosts.up("b")
+    hosts.moves("b", "camera")
+    lab.interrupt(hosts.processes["a"])
+    for host in "ab":
+        lab.end(hosts.processes[host])
 
 
 def test_data_later_than_the_clock_are_the_same_on_both_hosts(lab, hosts, kafka):  # noqa: F811

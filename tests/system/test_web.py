@@ -14,6 +14,9 @@ import urllib.request
 import pytest
 from conftest import HANG_S, ROOT, kill, until
 from ports import free_port
+from test_hosts import hosts  # noqa: F401
+
+beamport = pytest.importorskip("beamport", reason="pip install .")
 
 PAGE = ROOT / "crates/web/page"
 FETCHED = ROOT / os.environ.get("CARGO_TARGET_DIR", "target") / "web/node_modules"
@@ -76,10 +79,10 @@ def served(lab, nexus):
     return process, url_of(lab, process)
 
 
-def url_of(lab, process) -> str:
+def url_of(lab, process, data=None) -> str:
     """The URL of the page, which `up` prints once it is served, with the token."""
     said = until(lambda: re.search(r"^page: (http://\S+)", lab.said(process)[1], re.M), lambda: lab.said(process)[1])
-    return f"{said[1]}#token={(lab.data / 'web.control.token').read_text().strip()}"
+    return f"{said[1]}#token={((data or lab.data) / 'web.control.token').read_text().strip()}"
 
 
 def ask(url: str, path: str) -> bytes:
@@ -935,6 +938,40 @@ boards = {{ rate = 200, size = "100 B", loss = 0.2, seed = 7 }}
     assert account.get_by_label("Account of").input_value() == "streams/board"
     # The status of a source is not a text.
     page.locator("#running").get_by_role("row").filter(has_text=re.compile(r"datagrams \d+, .*network \d+")).wait_for()
+    assert refusals(page) == []
+
+
+@pytest.mark.services
+def test_account_of_a_run_has_all_hosts(lab, hosts, tab):  # noqa: F811
+    camera = '[source.camera]\nkind = "sim"\nmodel = "camera"\nshape = [16, 16]\nfps = 50\nhost = "{}"\n'
+    worker = '[worker.picky]\ncall = "picky.py:picky"\ninputs = ["camera"]\nhost = "a"\n'
+    (lab.folder / "picky.py").write_text(WORKER)
+    page_and_run = '[web]\nlisten = "127.0.0.1:0"\n[run.first]\n[run.second]\n'
+    hosts = hosts("seen", camera.format("b") + worker + page_and_run)  # noqa: F811
+    process = hosts.up("a")
+    page = tab(url_of(lab, process, hosts.folder("a")))
+    hosts.up("b")
+    hosts.moves("a", "camera")
+    lab.run("end", "first", "--data", hosts.folder("a"))
+    run = beamport.open(hosts.folder("a")).run("first")
+    until(lambda: run.ledger()["closed"], lambda: run.ledger())
+    account = page.locator("#account")
+    account.get_by_label("Account of").select_option("runs/first")
+    said = account.get_by_role("status")
+    until(lambda: "Nothing is lost. Every account closes." in said.inner_text(), said.inner_text, 20)
+    account.get_by_role("row").filter(has_text="camera (host b)").wait_for()
+    account.get_by_role("table", name="What mirrors have").get_by_role("row").filter(has_text="camera").wait_for()
+    hosts.kill("b")
+    end = ["end", "second", "--without", "b", "--data", hosts.folder("a")]
+    until(lambda: lab.run(*end, status=None).returncode == 0, "host b is not away")
+    account.get_by_label("Account of").select_option("runs/second")
+    until(
+        lambda: (
+            account.get_by_role("button", name="Refresh").click()
+            or "The run was sealed without host b." in account.get_by_role("status").inner_text()
+        ),
+        "the page does not name the host",
+    )
     assert refusals(page) == []
 
 

@@ -198,7 +198,9 @@ impl Started {
             page.iter_mut().for_each(Page::look);
             let asked = signals.load(Ordering::Relaxed);
             if asked != 1 || boards.as_mut().is_none_or(Simulated::end) {
-                passed.store(asked, Ordering::Relaxed);
+                // Runs are those of the host that leads.
+                let leaves = asked == 1 && mover.follows_lead();
+                passed.store(if leaves { LEAVE_RUNS } else { asked }, Ordering::Relaxed);
             }
         };
         let written = mover.work(&passed, look)?;
@@ -206,6 +208,7 @@ impl Started {
         let (data, sinks, failed) = (mover.data().clone(), mover.sinks(), mover.failed().to_vec());
         let why = match passed.load(Ordering::Relaxed) {
             0 => "its runs are done",
+            LEAVE_RUNS if mover.follows_lead() => "SIGINT or SIGTERM: runs are those of the host that leads",
             LEAVE_RUNS => "SIGTERM: runs stay open",
             _ => "SIGINT or SIGTERM: runs have ended",
         };

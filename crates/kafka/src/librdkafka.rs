@@ -83,6 +83,8 @@ pub enum Kind {
     QueueFull,
     /// The topic is there already.
     Exists,
+    /// There are fewer brokers than a topic is to have replicas.
+    Replication,
     /// The topic does not take the message, because of its time for example.
     NotTaken,
     /// A batch was refused, and the client has ended: nothing that follows may arrive before what is sent again.
@@ -96,7 +98,7 @@ pub enum Kind {
 }
 
 /// The codes of the kinds.
-const KINDS: [(Kind, &[Code]); 15] = [
+const KINDS: [(Kind, &[Code]); 16] = [
     (Kind::PartitionEnd, &[Code::RD_KAFKA_RESP_ERR__PARTITION_EOF]),
     (Kind::OffsetGone, &[Code::RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET, Code::RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE]),
     (
@@ -129,6 +131,7 @@ const KINDS: [(Kind, &[Code]); 15] = [
     ),
     (Kind::TimedOut, &[Code::RD_KAFKA_RESP_ERR__TIMED_OUT, Code::RD_KAFKA_RESP_ERR__MSG_TIMED_OUT]),
     (Kind::QueueFull, &[Code::RD_KAFKA_RESP_ERR__QUEUE_FULL]),
+    (Kind::Replication, &[Code::RD_KAFKA_RESP_ERR_INVALID_REPLICATION_FACTOR]),
     (Kind::Exists, &[Code::RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS]),
     (Kind::NotTaken, &[Code::RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP, Code::RD_KAFKA_RESP_ERR_INVALID_RECORD]),
     (Kind::BatchRefused, &[Code::RD_KAFKA_RESP_ERR__GAPLESS_GUARANTEE]),

@@ -22,6 +22,14 @@ import { stageRow, sum } from './overview.js';
  * @property {boolean} closed
  */
 
+/** @typedef {{stream: string, host: string, sent: ?number, received: number, missing: number}} Mirror */
+/**
+ * The account of a run on another host of the instrument.
+ * @typedef {object} Host
+ * @property {string} host
+ * @property {'missing' | 'absent' | 'sealed' | 'done'} state
+ * @property {?{entries: Entry[], rows: Row[], gaps: Gap[], mirrors?: Mirror[]}} account
+ */
 /** @typedef {{sink: string, finished: boolean, product: ?{file: string, size: number, blake3: string, files: number, bytes: number}}} File */
 /** @typedef {{time: number, reason: string, text: string, stream: string, sequence: number, schema: string, bytes: number}} Aside */
 
@@ -75,6 +83,12 @@ export class Account {
       ['not yet', 'number'],
       ['account', ''],
     ]);
+    this.mirrors = new Table('What mirrors have', [
+      ['stream', ''],
+      ['sent', 'number'],
+      ['received', 'number'],
+      ['missing', 'number'],
+    ]);
     this.gaps = new Table('Gaps', [
       ['stream', ''],
       ['reason', ''],
@@ -97,7 +111,7 @@ export class Account {
       ['schema', ''],
       ['text', ''],
     ]);
-    this.tables = [this.files, this.entries, this.rows, this.gaps, this.aside];
+    this.tables = [this.files, this.entries, this.mirrors, this.rows, this.gaps, this.aside];
     byId('account').append(
       element('div', { class: 'tools' }, this.list, element('button', { type: 'button', click: () => this.ask() }, 'Refresh')),
       this.verdict,
@@ -156,7 +170,7 @@ export class Account {
       /** @type {Aside[]} */
       const aside = (await Promise.all(stages.map((stage) => ask(`api/aside/${encodeURIComponent(stage)}`)))).flat();
       if (path !== this.list.value) return;
-      this.show(account.entries, rows, account.gaps, answer.more, answer.files ?? [], aside);
+      this.show(withHosts(isRun ? account : { ...answer, rows }), answer.more, answer.files ?? [], aside);
       if (isRun && account.state !== 'sealed') this.say(OPEN, false);
     } catch (error) {
       this.clear();
@@ -165,28 +179,32 @@ export class Account {
   }
 
   /**
-   * @param {Entry[]} entries
-   * @param {Row[]} rows
-   * @param {Gap[]} gaps
+   * @param {OfAll} ofAll
    * @param {number} more
    * @param {File[]} files
    * @param {Aside[]} aside
    */
-  show(entries, rows, gaps, more, files, aside) {
-    const lost = [...entries, ...rows].reduce((all, row) => all + sum(row.lost), 0);
+  show({ entries, rows, gaps, mirrors, hosts }, more, files, aside) {
+    const missing = mirrors.reduce((all, row) => all + row.missing, 0);
+    const lost = [...entries, ...rows].reduce((all, row) => all + sum(row.lost), missing);
     const moved = rows.reduce((all, row) => all + sum(row.aside), 0);
-    const open = [...entries, ...rows].filter((row) => !row.closed).length;
+    const silent = hosts.filter((host) => host.account === null);
+    const unknown = mirrors.filter((row) => row.sent === null).length;
+    const open = [...entries, ...rows].filter((row) => !row.closed).length + unknown;
     const isEmpty = entries.length + rows.length === 0;
     const first = lost === 0 ? 'Nothing is lost.' : `▲ ${count(lost)} messages are lost.`;
     const words = [isEmpty ? NONE : first];
     if (moved > 0) words.push(`${count(moved)} ${moved === 1 ? 'message was' : 'messages were'} moved aside: see below for the reasons.`);
     if (!isEmpty) words.push(open === 0 ? 'Every account closes.' : `▲ ${count(open)} accounts do not close: some messages cannot be explained.`);
+    for (const { host, state } of silent) {
+      words.push(state === 'absent' ? `▲ The run was sealed without host ${host}.` : `▲ Host ${host} has not sent its account yet.`);
+    }
     if (more > 0) words.push(`${count(more)} older gaps are not listed.`);
     const run = this.runs.find((one) => this.shown === `runs/${one.name}`);
     if (run) words.push('What came in is counted until the run was sealed, also what arrived while it settled; stages have the messages of its time.');
     words.push('What was damaged since, `beamport verify` finds.');
     words.push(`As of ${time(Date.now() * 1e6).slice(11, 19)} UTC.`);
-    this.say(words.join(' '), lost > 0 || open > 0);
+    this.say(words.join(' '), lost > 0 || open > 0 || silent.length > 0);
     const lossy = [...entries].sort((a, b) => sum(b.lost) - sum(a.lost));
     this.fill(this.entries, lossy, (row) => ({
       key: `${row.stream} ${row.origin}`,
@@ -202,6 +220,11 @@ export class Account {
         row.closed ? 'closed' : 'not closed',
       ],
       bad: [false, false, false, false, false, false, sum(row.lost) > 0, false, !row.closed],
+    }));
+    this.fill(this.mirrors, mirrors, (row) => ({
+      key: row.stream,
+      cells: [row.stream, row.sent === null ? 'unknown' : count(row.sent), count(row.received), count(row.missing)],
+      bad: [false, row.sent === null, false, row.missing > 0],
     }));
     this.fill(this.rows, rows, stageRow);
     this.fill(this.gaps, [...gaps].reverse(), (gap) => ({
@@ -252,6 +275,25 @@ export class Account {
     table.element.hidden = rows.length === 0;
     table.show(rows.map(row));
   }
+}
+
+/** @typedef {{entries: Entry[], rows: Row[], gaps: Gap[], mirrors: Mirror[], hosts: Host[]}} OfAll */
+
+/**
+ * An account with those of the other hosts, whose names stand behind the streams and stages.
+ * @param {{entries: Entry[], rows: Row[], gaps: Gap[], mirrors?: Mirror[], hosts?: Host[]}} account
+ * @returns {OfAll}
+ */
+function withHosts({ entries, rows, gaps, mirrors = [], hosts = [] }) {
+  const all = { entries: [...entries], rows: [...rows], gaps: [...gaps], mirrors: [...mirrors], hosts };
+  for (const { host, account } of hosts) {
+    const at = (/** @type {string} */ name) => `${name} (host ${host})`;
+    all.entries.push(...(account?.entries ?? []).map((row) => ({ ...row, stream: at(row.stream) })));
+    all.rows.push(...(account?.rows ?? []).map((row) => ({ ...row, stage: at(row.stage) })));
+    all.gaps.push(...(account?.gaps ?? []).map((gap) => ({ ...gap, stream: at(gap.stream) })));
+    all.mirrors.push(...(account?.mirrors ?? []).map((row) => ({ ...row, stream: at(row.stream) })));
+  }
+  return all;
 }
 
 /** The word of a reason, without its prefix. @param {string} reason */

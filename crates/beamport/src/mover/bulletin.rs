@@ -108,11 +108,11 @@ pub(super) type Now = Box<dyn Fn() -> i64 + Send>;
 fn work(open: &Open<'_>, now: &Now, shared: &Shared) {
     let (mut bulletin, mut beat_at, mut until) = (None, Instant::now(), None);
     loop {
-        let stops = shared.stop.load(Ordering::Relaxed);
-        let until = *until.get_or_insert_with(|| Instant::now() + BULLETIN_PATIENCE);
-        let is_empty = shared.lock().outbox.is_empty();
-        if stops && (is_empty || Instant::now() > until) {
-            return;
+        if shared.stop.load(Ordering::Relaxed) {
+            let until = *until.get_or_insert_with(|| Instant::now() + BULLETIN_PATIENCE);
+            if shared.lock().outbox.is_empty() || Instant::now() > until {
+                return;
+            }
         }
         let stepped = match &mut bulletin {
             None => open().map(|opened| bulletin = Some(opened)),

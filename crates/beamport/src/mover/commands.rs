@@ -286,6 +286,9 @@ impl Mover {
         if !away.is_empty() {
             answer["away"] = away.into();
         }
+        if let Some(trouble) = self.hosts_trouble() {
+            answer["trouble"] = trouble.what.into();
+        }
         Ok(answer)
     }
 

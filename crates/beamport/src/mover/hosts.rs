@@ -11,7 +11,9 @@ use super::control::Command;
 use super::{Mover, sources};
 use crate::figures::instant;
 use crate::file::{HOSTS_SINK, HostPart, Instrument, LEAD_RUNS, Stage};
-use crate::limits::{ACCOUNTS_PAUSE, ASK_PATIENCE, AWAY, BEAT_PAUSE, BEAT_TROUBLES_MAX, FENCED_READ, OBEYED_MAX};
+use crate::limits::{
+    ACCOUNTS_PAUSE, ASK_PATIENCE, AWAY, BEAT_PAUSE, BEAT_TROUBLES_MAX, CLOCK_AHEAD_MAX, FENCED_READ, OBEYED_MAX,
+};
 use flow::edge::Post;
 use flow::hosts::{AccountBook, HostAccount, HostState};
 use flow::records::Run;
@@ -27,6 +29,32 @@ use wire::bprn::State;
 struct Heard {
     beat: Value,
     at: Instant,
+    /// How far the clock of the host was ahead of that of the broker, ns: here and at the beat before.
+    ahead: [i64; 2],
+}
+
+impl Heard {
+    /// A beat that came now, after `before`.
+    fn new(beat: Value, post: &Post, before: Option<&Self>) -> Self {
+        let ahead = beat["time"].as_i64().map_or(0, |time| time.saturating_sub(post.time));
+        Self { beat, at: Instant::now(), ahead: [ahead, before.map_or(0, |before| before.ahead[0])] }
+    }
+
+    /// How far its clock is ahead, ns; 0 where it is right. One late post tells nothing.
+    fn wrong_clock(&self) -> i64 {
+        let [now, before] = self.ahead;
+        let is_wrong = |ahead: i64| ahead.unsigned_abs() > CLOCK_AHEAD_MAX.as_nanos() as u64;
+        if is_wrong(now) && is_wrong(before) { now } else { 0 }
+    }
+}
+
+/// The stream of the runs of the host that leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LeadRuns {
+    /// Its identity; none where that host does not say so.
+    pub(super) uuid: Option<[u8; 16]>,
+    /// That host has said so since this process has started.
+    pub(super) is_live: bool,
 }
 
 /// A command that was sent to another host.
@@ -44,10 +72,12 @@ pub(super) struct Hosts {
     bulletin: BulletinThread,
     accounts: AccountBook,
     beats: BTreeMap<String, Heard>,
+    /// The newest beat of this process.
+    own: Option<Heard>,
     /// When the bulletin was read up to the first beat of this process.
     caught_up: Option<Instant>,
-    /// How far hosts have come, by run and host.
-    known: BTreeMap<(String, String), HostState>,
+    /// How far hosts have come, by run, its start and host: an earlier run of that name may have posts.
+    known: BTreeMap<(String, i64, String), HostState>,
     /// Runs of which this host has nothing more to post.
     posted: BTreeSet<String>,
     sent: BTreeMap<String, Sent>,
@@ -67,8 +97,9 @@ pub(super) struct Hosts {
     since: i64,
     /// The runs of the host that leads, where this one adopts them.
     pub(super) lead: Option<RunsView>,
-    /// The steps of those runs that this host has followed.
+    /// The steps of those runs that this host has followed, and the stream of which.
     pub(super) lead_steps: u64,
+    pub(super) lead_runs: Option<LeadRuns>,
     /// The question whether these runs are read to their end, that they are, and that those are adopted.
     pub(super) asked_lead: Option<Request>,
     pub(super) has_read_lead: bool,
@@ -89,6 +120,7 @@ impl Hosts {
             accounts: AccountBook::open(data, &part.layout)?,
             bulletin: BulletinThread::start(hosts.carrier.clone(), &instrument.name, &part.name, clock)?,
             beats: BTreeMap::new(),
+            own: None,
             caught_up: None,
             known: BTreeMap::new(),
             posted: BTreeSet::new(),
@@ -104,6 +136,7 @@ impl Hosts {
             since: data.media.now(),
             lead: part.lead.as_ref().map(|_| RunsView::of(data, LEAD_RUNS)),
             lead_steps: 0,
+            lead_runs: None,
             asked_lead: None,
             has_read_lead: false,
             has_adopted: false,
@@ -116,12 +149,12 @@ impl Hosts {
         self.part.layout.hosts.iter().filter(|host| **host != self.part.name)
     }
 
-    fn state_of(&self, run: &str, host: &str) -> HostState {
-        self.known.get(&(run.to_owned(), host.to_owned())).copied().unwrap_or(HostState::Missing)
+    fn state_of(&self, run: &Run, host: &str) -> HostState {
+        self.known.get(&(run.name.clone(), run.start, host.to_owned())).copied().unwrap_or(HostState::Missing)
     }
 
-    fn learn(&mut self, run: &str, host: &str, state: HostState) {
-        let known = self.known.entry((run.to_owned(), host.to_owned())).or_insert(HostState::Missing);
+    fn learn(&mut self, run: &str, start: i64, host: &str, state: HostState) {
+        let known = self.known.entry((run.to_owned(), start, host.to_owned())).or_insert(HostState::Missing);
         *known = state.max(*known);
     }
 
@@ -132,6 +165,24 @@ impl Hosts {
             Some(heard) => heard.at.elapsed() > AWAY || heard.beat["ended"] == true,
             None => caught_up.elapsed() > AWAY,
         }
+    }
+
+    /// The stream of the runs of the host that leads; none while it is not known whether that host is up. A topic may
+    /// still have runs of an earlier instrument of the same name, whose folders were removed.
+    pub(super) fn lead_runs_now(&self) -> Option<LeadRuns> {
+        let (lead, caught_up) = (self.part.lead.as_ref()?, self.caught_up?);
+        let heard = self.beats.get(lead);
+        let is_live = heard.is_some_and(|heard| heard.at > caught_up);
+        let uuid = || heard.and_then(|heard| store::unhex16(heard.beat["runs"].as_str()?));
+        (is_live || self.is_away(lead)).then(|| LeadRuns { uuid: uuid(), is_live })
+    }
+
+    /// Reads the runs of the host that leads; true where there is something new in `of` since they were adopted. Their
+    /// number grows for years, and this is called a hundred times a second.
+    pub(super) fn refresh_lead(&mut self, of: &LeadRuns) -> Result<bool, Fault> {
+        let Some(lead) = &mut self.lead else { return Ok(false) };
+        lead.refresh().map_err(|fault| fault.leads_to("the runs of the host that leads cannot be read"))?;
+        Ok(lead.steps() != self.lead_steps || self.lead_runs.as_ref() != Some(of))
     }
 
     /// The host that carries out a command, where it is another one.
@@ -243,11 +294,13 @@ impl Mover {
                     return false;
                 }
                 if host != own {
-                    hosts.beats.insert(host.to_owned(), Heard { beat, at: Instant::now() });
+                    let heard = Heard::new(beat, post, hosts.beats.get(host));
+                    hosts.beats.insert(host.to_owned(), heard);
                 } else if beat["boot"] == *hosts.boot {
+                    hosts.own = Some(Heard::new(beat, post, hosts.own.as_ref()));
                     hosts.caught_up.get_or_insert_with(Instant::now);
                 } else if hosts.bulletin.is_fenced() {
-                    hosts.beats.insert(own, Heard { beat, at: Instant::now() });
+                    hosts.beats.insert(own, Heard::new(beat, post, None));
                 }
             }
             ["account" | "absent", run, host] => {
@@ -255,7 +308,7 @@ impl Mover {
                 if account.run != run || account.host != host || !hosts.part.layout.hosts.contains(&account.host) {
                     return false;
                 }
-                hosts.learn(run, host, account.state);
+                hosts.learn(run, account.start, host, account.state);
                 if host != own {
                     self.keep_account(&account);
                 }
@@ -299,7 +352,7 @@ impl Mover {
             hosts.obeyed.pop_front();
         }
         let from = ask["from"].as_str().unwrap_or_default().chars().take(300).collect();
-        let (command, answered) = Command::of_host(ask["request"].clone(), from);
+        let (command, answered) = Command::of_host(by_clock(ask["request"].clone(), now), from);
         let asker = ask["asker"].as_str().unwrap_or_default();
         hosts.obeying.push((format!("answer/{asker}/{id}"), answered));
         self.begin_command(command, now)
@@ -371,7 +424,7 @@ impl Mover {
             }
             let is_done = self.done.contains_key(&run.name) || self.done_before.contains(&run.name);
             let (state, sinks) = if is_done { (HostState::Done, &sinks[..]) } else { (HostState::Sealed, &[][..]) };
-            if hosts.state_of(&run.name, &own) < state {
+            if hosts.state_of(run, &own) < state {
                 let posted = flow::hosts::own(&self.data, run, sinks, state).and_then(|account| {
                     serde_json::to_string(&account).map_err(|e| Fault::new("an account cannot be coded", e))
                 });
@@ -383,7 +436,7 @@ impl Mover {
                         continue;
                     }
                 }
-                hosts.learn(&run.name, &own, state);
+                hosts.learn(&run.name, run.start, &own, state);
             }
             if is_done {
                 hosts.posted.insert(run.name.clone());
@@ -398,7 +451,7 @@ impl Mover {
         for run in self.keeper.unsealed().filter(|run| run.state == State::Settling) {
             let until = run.stop.saturating_add(run.settle).saturating_add(1);
             for (stream, host) in &hosts.part.layout.mirrors {
-                if hosts.state_of(&run.name, host) != HostState::Absent {
+                if hosts.state_of(run, host) != HostState::Absent {
                     continue;
                 }
                 let mut stages = self.instrument.stages.iter().zip(&self.threads);
@@ -499,6 +552,7 @@ impl Mover {
             "pid": std::process::id(),
             "version": env!("CARGO_PKG_VERSION"),
             "file": self.instrument.sha256,
+            "runs": hosts.lead.is_none().then(|| store::hex(&self.keeper.stream())),
             "since": hosts.since,
             "time": now,
             "ended": has_ended,
@@ -521,7 +575,14 @@ impl Mover {
     pub(super) fn host_troubles(&self) -> Vec<Fault> {
         let Some(hosts) = &self.hosts else { return Vec::new() };
         let mut troubles: Vec<Fault> = hosts.bulletin.trouble().into_iter().chain(hosts.fault.clone()).collect();
+        troubles.extend(hosts.own.as_ref().and_then(|own| wrong_clock(&hosts.part.name, own)));
         for host in hosts.others() {
+            // Without the brokers nobody hears of another host.
+            if hosts.bulletin.trouble().is_some() {
+                break;
+            }
+            let heard = hosts.beats.get(host).filter(|_| !hosts.is_away(host));
+            troubles.extend(heard.and_then(|heard| wrong_clock(host, heard)));
             let beat = hosts.beats.get(host).map(|heard| &heard.beat);
             if !hosts.is_away(host) {
                 if let Some(beat) =
@@ -550,6 +611,11 @@ impl Mover {
         troubles
     }
 
+    /// Why the brokers cannot be asked.
+    pub(super) fn hosts_trouble(&self) -> Option<Fault> {
+        self.hosts.as_ref().and_then(|hosts| hosts.bulletin.trouble())
+    }
+
     /// The other hosts that are away, of those that a run is not sealed without.
     pub(super) fn hosts_away(&self, without: &Value) -> Vec<String> {
         let is_left_out = |host: &str| without.as_array().is_some_and(|names| names.iter().any(|name| name == host));
@@ -562,7 +628,7 @@ impl Mover {
         let hosts = self.hosts.as_ref();
         let is_behind = move |run: &&Run| {
             hosts.is_some_and(|hosts| {
-                let state = hosts.state_of(&run.name, host);
+                let state = hosts.state_of(run, host);
                 state < HostState::Done && state != HostState::Absent
             })
         };
@@ -575,6 +641,30 @@ impl Mover {
         let all = &hosts.part.layout.hosts;
         hosts.bulletin.is_idle() && all.iter().all(|host| self.runs_waiting(host).next().is_none())
     }
+}
+
+/// A request of another host, whose times before now are by the clock of this one.
+fn by_clock(mut request: Value, now: i64) -> Value {
+    if let Some(ago) = request["start_ago"].as_i64() {
+        let (start, stop) = (now.saturating_sub(ago), request["stop"].as_i64());
+        let shift = start.saturating_sub(request["start"].as_i64().unwrap_or(start));
+        request["start"] = start.into();
+        request["stop"] = stop.map(|stop| stop.saturating_add(shift)).into();
+    }
+    if let Some(ago) = request["stop_ago"].as_i64() {
+        request["stop"] = now.saturating_sub(ago).into();
+    }
+    request
+}
+
+/// The fault of a host whose clock is wrong.
+fn wrong_clock(host: &str, heard: &Heard) -> Option<Fault> {
+    let ahead = heard.wrong_clock();
+    let (word, by) = (if ahead < 0 { "behind" } else { "ahead of" }, ahead.unsigned_abs() as f64 / 1e9);
+    let fault =
+        || Fault::new(format!("the clock of host `{host}` is wrong"), format!("it is {by:.1} s {word} the broker's"));
+    let hint = "synchronise the clocks of all machines (NTP, PTP): messages belong to runs by their times";
+    (ahead != 0).then(|| fault().hint(hint))
 }
 
 /// The fault of a process in whose place another one runs.

@@ -1,6 +1,7 @@
 //! The runs of the host that leads, which the others adopt, and the end of a host, for which the carrier must have all
 //! that others read.
 
+use super::hosts::Hosts;
 use super::{Mover, sources};
 use crate::file::{HOSTS_SINK, LEAD_RUNS, Stage};
 use flow::records::Run;
@@ -14,22 +15,32 @@ use wire::bprn::State;
 impl Mover {
     /// Begins and ends runs as the host that leads does. True where one has changed, and why one cannot.
     pub(super) fn adopt_runs(&mut self, now: i64) -> (bool, Option<Fault>) {
+        let Some(of) = self.hosts.as_ref().and_then(Hosts::lead_runs_now) else { return (false, None) };
+        match self.hosts.as_mut().map(|hosts| hosts.refresh_lead(&of)) {
+            Some(Ok(true)) => {}
+            None | Some(Ok(false)) => return (false, None),
+            Some(Err(fault)) => return (false, Some(fault)),
+        }
+        // A file of theirs can be written again: with the sinks of this host.
+        match self.provenance() {
+            Ok(described) => self.keeper.set_instrument(&described),
+            Err(fault) => return (false, Some(fault)),
+        }
         let Some(hosts) = &mut self.hosts else { return (false, None) };
-        let Some(lead) = &mut hosts.lead else { return (false, None) };
-        if let Err(fault) = lead.refresh() {
-            return (false, Some(fault.leads_to("the runs of the host that leads cannot be read")));
-        }
-        // Their number grows for years, and this is called a hundred times a second.
-        if lead.steps() == hosts.lead_steps {
-            return (false, None);
-        }
+        let Some(lead) = &hosts.lead else { return (false, None) };
         let (mut has_changed, mut new, mut why) = (false, Vec::new(), None);
         let mut has_room = true;
         // Runs of before this host had a folder, with messages that may be gone; those of the file it is to have.
         let created = self.keeper.created();
         let is_declared = |run: &Run| self.instrument.runs.iter().any(|declared| declared.name == run.name);
         let is_past = |run: &Run| run.state == State::Sealed && run.time < created && !is_declared(run);
-        for run in lead.runs().iter().filter(|run| !is_past(run)) {
+        // While that host is away nobody says whether earlier ones are those of this instrument.
+        let is_doubtful = |run: &Run| !of.is_live && run.start < created;
+        let runs = match lead.runs_of(of.uuid.as_ref()) {
+            Ok(runs) => runs,
+            Err(fault) => return (false, Some(fault)),
+        };
+        for run in runs.into_iter().filter(|run| !is_past(run) && !is_doubtful(run)) {
             let is_new = self.keeper.runs().iter().all(|known| known.name != run.name);
             match self.keeper.follow_lead(run, now) {
                 Ok(true) => {
@@ -47,6 +58,7 @@ impl Mover {
         // A run that could not be adopted is tried again.
         if why.is_none() && has_room {
             hosts.lead_steps = lead.steps();
+            hosts.lead_runs = Some(of);
         }
         new.iter().for_each(|run| self.adopt(run));
         (has_changed, why)
@@ -70,7 +82,7 @@ impl Mover {
         if !self.asked.mirrors_wait.load(Ordering::Relaxed) || hosts.lead.is_none() {
             return;
         }
-        if hosts.has_read_lead {
+        if hosts.has_read_lead && hosts.lead_runs_now().is_some() {
             // Since the end was read, runs have been adopted once.
             hosts.has_adopted = true;
             self.let_begin();
@@ -93,7 +105,7 @@ impl Mover {
     }
 
     /// Whether this host adopts the runs of another.
-    pub(super) fn follows_lead(&self) -> bool {
+    pub fn follows_lead(&self) -> bool {
         self.hosts.as_ref().is_some_and(|hosts| hosts.lead.is_some())
     }
 

@@ -141,7 +141,7 @@ impl Mover {
             let mut changed = false;
             match signals.load(Ordering::Relaxed) {
                 0 => {}
-                signal @ (1 | LEAVE_RUNS) if signal == LEAVE_RUNS || self.follows_lead() => {
+                LEAVE_RUNS => {
                     self.leave_done_runs();
                     return Ok(std::mem::take(&mut self.children.written));
                 }

@@ -211,7 +211,7 @@ impl Mover {
 
     /// What simulated sources know to be true, what each sink makes of which streams, and which code workers run: so it
     /// stands in the file, and the file can be written again.
-    fn provenance(&self) -> Result<String, Fault> {
+    pub(super) fn provenance(&self) -> Result<String, Fault> {
         let mut groups: BTreeMap<&str, serde_json::Map<String, Value>> = BTreeMap::new();
         for section in self.instrument.sources() {
             if let Some(Provenance { group, value }) = section.plan.provenance()? {

@@ -56,7 +56,7 @@ impl Verb for Begin {
 fn begun(asked: &Begin, out: &mut dyn Write) -> Answer {
     let data = open(&asked.data)?;
     let start = nanoseconds(asked.start, data.media.now());
-    let mut request = json!({"command": "begin", "start": start});
+    let mut request = json!({"command": "begin", "start": start, "start_ago": ago(asked.start)});
     if let Some(run) = &asked.run {
         request["run"] = run.as_str().into();
     }
@@ -112,6 +112,7 @@ fn finished(asked: &End, out: &mut dyn Write) -> Answer {
     // No time is not this time: asked again, the answer is the run as it ended.
     if asked.stop != When::Now {
         request["stop"] = nanoseconds(asked.stop, data.media.now()).into();
+        request["stop_ago"] = ago(asked.stop).into();
     }
     if let Some(run) = &asked.run {
         request["run"] = run.as_str().into();
@@ -120,6 +121,16 @@ fn finished(asked: &End, out: &mut dyn Write) -> Answer {
         request["without"] = asked.without.clone().into();
     }
     told(&mover::ask(&data.folder, &request)?, asked.form.json, out)
+}
+
+/// How long before now a time is, ns, for the host that leads, which has a clock of its own. None for a time of the
+/// calendar.
+fn ago(when: When) -> Option<u64> {
+    match when {
+        When::Now => Some(0),
+        When::At(_) => None,
+        When::Ago(length) => Some(u64::try_from(length.as_nanos()).unwrap_or(u64::MAX)),
+    }
 }
 
 fn told(run: &Value, json: bool, out: &mut dyn Write) -> Answer {
@@ -142,7 +153,8 @@ fn text(run: &Value) -> String {
             let inclusive = run["inclusive"] == true;
             let (stop, word) = if inclusive { (stop - 1, ", inclusive") } else { (stop, "") };
             let away = run["away"].as_array().into_iter().flatten().filter_map(Value::as_str);
-            let waits = away.map(|host| format!("; it waits for host `{host}`, which is away")).collect::<String>();
+            let mut waits = away.map(|host| format!("; it waits for host `{host}`, which is away")).collect::<String>();
+            waits.extend(run["trouble"].as_str().map(|what| format!("; {what}")));
             format!("{begins} to {}{word} ({}){waits}", instant(stop), span(stop.saturating_sub(start)))
         }
         _ => format!("{begins} until `beamport end {name}`"),

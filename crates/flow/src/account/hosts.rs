@@ -276,7 +276,8 @@ impl Account {
             match &other.account {
                 Some(account) => {
                     self.lost = self.lost.saturating_add(account.lost).saturating_add(missing(&account.mirrors));
-                    self.closed &= account.closed && is_known(&account.mirrors);
+                    // Its files may still be written.
+                    self.closed &= account.closed && is_known(&account.mirrors) && other.state == HostState::Done;
                 }
                 None => self.closed = false,
             }

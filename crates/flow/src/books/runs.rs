@@ -122,6 +122,18 @@ impl RunsView {
         &self.runs
     }
 
+    /// The same, of a mirror only the runs whose newest step is a message of this near stream.
+    pub fn runs_of(&self, near: Option<&[u8; 16]>) -> Result<Vec<&Run>, Fault> {
+        let (Some(near), Some(_)) = (near, &self.reader) else { return Ok(self.runs.iter().collect()) };
+        // The reader has the near streams that there were when it was opened.
+        let header = self.data.reader_early(&self.stream)?.header().clone();
+        let is_of = |run: &&Run| {
+            let of_step = self.steps.get(&run.name).and_then(|step| header.near_of(*step));
+            of_step.is_none_or(|of_step| of_step.uuid == *near)
+        };
+        Ok(self.runs.iter().filter(is_of).collect())
+    }
+
     /// Why a run may not be as it is shown: a message that does not verify may be a later step of it, where one can
     /// come, or had the metadata of its instrument.
     pub fn doubt(&self, run: &Run) -> Option<String> {
@@ -272,6 +284,11 @@ impl RunKeeper {
     /// When the stream of runs was made, ns since 1970 UTC.
     pub fn created(&self) -> i64 {
         self.book.writer().header().created
+    }
+
+    /// Identity of the stream that holds them.
+    pub fn stream(&self) -> [u8; 16] {
+        self.book.writer().header().uuid
     }
 
     /// All runs.

@@ -104,10 +104,13 @@ pub(super) fn bounds(asking: &Asking<'_>, topics: &[TopicAnswer]) -> Result<Vec<
 /// A topic that this user cannot make, read or write.
 pub(super) fn refused(plan: &Plan, topic: &str, wrong: &Wrong) -> Fault {
     let fault = Fault::new(format!("topic `{topic}` cannot be used"), &wrong.text);
-    let hint = format!(
-        "make it with one partition, or allow the user of {} to make, write and read topics of its name",
-        plan.brokers.as_str()
-    );
+    let hint = match wrong.kind {
+        Kind::Replication => "`replication` of `[hosts]` is above the number of brokers".to_owned(),
+        _ => format!(
+            "make it with one partition, or allow the user of {} to make, write and read topics of its name",
+            plan.brokers.as_str()
+        ),
+    };
     Fault { passes: flow::Passes::Soon, ..fault.hint(hint) }
 }
 
