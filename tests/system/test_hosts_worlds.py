@@ -137,14 +137,41 @@ def test_topics_of_an_instrument_whose_folders_were_removed_have_no_runs(lab, ho
 
 def test_a_run_is_written_again_on_the_host_of_its_file(lab, hosts, kafka, nexus):  # noqa: F811
     template(lab)
-    hosts = hosts("rewritten", STAGES + 'duration = "1 s"\n')  # noqa: F811
+    hosts = hosts("rewritten", STAGES)  # noqa: F811
     for host in "ab":
         hosts.up(host)
+    hosts.moves("b", "detector")
+    refused = say(hosts, "b", "begin", "second", status=2).stderr.decode()
+    assert "sink `file` writes one file, `run.nxs`, of the declared run" in refused
+    lab.interrupt(hosts.processes["a"])
     for host in "ab":
         lab.end(hosts.processes[host])
     (file,) = hosts.folder("b").rglob("run.nxs")
     lab.run("write", "first", "--output", lab.folder / "again.nxs", "--data", hosts.folder("b"))
     assert different(lab.folder / "again.nxs", file) == []
+
+
+def test_a_source_that_moves_to_the_host_of_its_mirror_is_refused_where_its_messages_would_come_twice(
+    lab, hosts, kafka
+):  # noqa: F811
+    (lab.folder / "copy.py").write_text(COPY)
+    stages = CAMERA.format(fps=100, live="64 MiB", mirror="64 MiB")
+    hosts = hosts("moved", stages)  # noqa: F811
+    for host in "ab":
+        hosts.up(host)
+    hosts.moves("b", "camera")
+    lab.interrupt(hosts.processes["a"])
+    for host in "ab":
+        lab.end(hosts.processes[host])
+    text = lab.file.read_text()
+    swapped = (
+        text.replace('host = "a"', 'host = "x"').replace('host = "b"', 'host = "a"').replace('host = "x"', 'host = "b"')
+    )
+    lab.file.write_text(swapped)
+    process = hosts.up("b")
+    lab.end(process, 2)
+    said = lab.said(process)[1]
+    assert "stream `camera` cannot be sent to other hosts" in said and "give its stage another name" in said, said
 
 
 def test_ctrl_c_on_a_host_that_does_not_lead_leaves_the_run_open(lab, hosts, kafka):  # noqa: F811

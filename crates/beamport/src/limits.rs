@@ -131,6 +131,9 @@ pub const LEAVE_RUNS: usize = 3;
 /// Open files and maps of a stage with its stream and book: with turned rings 10 and 16 were counted.
 pub(crate) const FILES_EACH: u64 = 10;
 pub(crate) const MAPS_EACH: u64 = 16;
+/// Open files of a mirror with its clients, and of a stream that is sent to other hosts: 28 and 14 were counted.
+pub(crate) const FILES_EACH_MIRROR: u64 = 28;
+pub(crate) const FILES_EACH_SENT: u64 = 14;
 
 /// Free inodes below which no instrument starts, and below which a few streams more take the last ones.
 pub(crate) const INODES_WRONG: u64 = 1_000;

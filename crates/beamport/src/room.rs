@@ -4,8 +4,8 @@
 //! what `live` of all sources says, and a little for each book; `check`, `up` and `doctor` all ask here.
 
 use crate::figures::bytes;
-use crate::file::{Instrument, Mistake, Stage};
-use crate::limits::{FILES_EACH, MAPS_EACH};
+use crate::file::{HOSTS_SINK, Instrument, MIRROR, Mistake, Stage};
+use crate::limits::{FILES_EACH, FILES_EACH_MIRROR, FILES_EACH_SENT, MAPS_EACH};
 use flow::limits::BOOK_LIVE_BYTES;
 use flow::{Data, Fault, Passes};
 use settings::units::{Size, size_text};
@@ -45,23 +45,36 @@ fn open_files() -> Option<libc::rlimit> {
     (unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0).then_some(limit)
 }
 
-/// Says how many `what` the streams of an instrument need, `each` for one, where that is above `limit`.
-fn beyond(instrument: &Instrument, each: u64, limit: u64, what: &str) -> Option<String> {
-    let needed = 100 + each * instrument.stages.len() as u64;
+/// Says how many `what` the streams of an instrument need, each stage as `of` says, where that is above `limit`. Of one
+/// on several hosts: of the host that needs most.
+fn beyond(instrument: &Instrument, of: fn(&Stage) -> u64, limit: u64, what: &str) -> Option<String> {
+    let of_part = |part: &Instrument| 100 + part.stages.iter().map(of).sum::<u64>();
+    let hosts = instrument.hosts.iter().filter(|_| instrument.part.is_none()).flat_map(|hosts| &hosts.all);
+    let of_host = |name: &str| instrument.clone().part(name).map(|part| of_part(&part)).unwrap_or(0);
+    let needed = hosts.map(|host| of_host(&host.name)).max().unwrap_or_else(|| of_part(instrument));
     (needed > limit).then(|| format!("the streams need about {needed} {what}; at most {limit} are allowed"))
+}
+
+/// Open files of a stage, of a mirror with its connections.
+fn files_of(stage: &Stage) -> u64 {
+    match stage {
+        Stage::Source(section) if section.kind == MIRROR => FILES_EACH_MIRROR,
+        Stage::Live(section) if section.name == HOSTS_SINK => FILES_EACH_SENT * section.inputs.len() as u64,
+        _ => FILES_EACH,
+    }
 }
 
 /// The open files that an instrument needs, where it may not have as many.
 #[must_use]
 pub fn lacking_files(instrument: &Instrument) -> Option<String> {
-    beyond(instrument, FILES_EACH, open_files()?.rlim_max, "open files")
+    beyond(instrument, files_of, open_files()?.rlim_max, "open files")
 }
 
 /// The maps of memory that an instrument needs, where the kernel allows fewer.
 #[must_use]
 pub fn lacking_maps(instrument: &Instrument) -> Option<String> {
     let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count").ok()?.trim().parse().ok()?;
-    beyond(instrument, MAPS_EACH, limit, "maps of memory (vm.max_map_count)")
+    beyond(instrument, |_| MAPS_EACH, limit, "maps of memory (vm.max_map_count)")
 }
 
 /// Bytes of shared memory that are free, and that there are.

@@ -75,6 +75,8 @@ pub struct HostPart {
     pub layout: HostsLayout,
     /// The host of each stage and sink of the instrument, by name.
     pub stages: BTreeMap<String, String>,
+    /// The sinks of other hosts that write one file, of the declared run, with its name.
+    pub files_of_one_run: BTreeMap<String, String>,
 }
 
 /// A stream that a host reads and another one fills.
@@ -209,6 +211,8 @@ impl Instrument {
         };
         let named = self.stages.iter().map(Stage::name).chain(self.sinks.iter().map(|sink| sink.name.as_str()));
         let stages = named.map(|stage| (stage.to_owned(), hosts.host_of(stage).to_owned())).collect();
+        let of_one_run = self.sinks.iter().filter(|sink| sink.is_of_one_run() && hosts.host_of(&sink.name) != name);
+        let files_of_one_run = of_one_run.map(|sink| (sink.name.clone(), sink.file.value.clone())).collect();
         let mut mirrors = Vec::new();
         for (stream, near, _) in crossings.iter().filter(|(_, _, far)| far == name) {
             mirrors.extend(self.mirror(&hosts, stream, near));
@@ -244,7 +248,7 @@ impl Instrument {
         if lead.is_some() {
             self.page = None;
         }
-        self.part = Some(HostPart { name: name.to_owned(), lead, layout, stages });
+        self.part = Some(HostPart { name: name.to_owned(), lead, layout, stages, files_of_one_run });
         Ok(self)
     }
 

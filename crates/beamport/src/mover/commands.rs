@@ -138,8 +138,11 @@ impl Mover {
             }
         };
         let is_declared = self.instrument.runs.iter().any(|run| run.name == name);
-        if let Some(sink) = self.instrument.sinks.iter().find(|sink| sink.is_of_one_run() && !is_declared) {
-            let cause = format!("sink `{}` writes one file, `{}`, of the declared run", sink.name, sink.file.value);
+        let own = self.instrument.sinks.iter().filter(|sink| sink.is_of_one_run());
+        let of_hosts = self.instrument.part.iter().flat_map(|part| &part.files_of_one_run);
+        let one_file = own.map(|sink| (&sink.name, &sink.file.value)).chain(of_hosts).next();
+        if let Some((sink, file)) = one_file.filter(|_| !is_declared) {
+            let cause = format!("sink `{sink}` writes one file, `{file}`, of the declared run");
             return Err(Fault::new(format!("cannot begin run `{name}`"), cause)
                 .hint("add `{run}` to its `file`, and restart `beamport up`"));
         }

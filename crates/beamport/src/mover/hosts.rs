@@ -112,6 +112,7 @@ impl Hosts {
     /// Starts it; none where the instrument runs on one machine.
     pub(super) fn start(data: &Data, instrument: &Instrument) -> Result<Option<Self>, Fault> {
         let (Some(part), Some(hosts)) = (&instrument.part, &instrument.hosts) else { return Ok(None) };
+        refuse_moved(data, instrument)?;
         let now = Instant::now();
         let media = data.media.clone();
         let clock = Box::new(move || media.now());
@@ -641,6 +642,20 @@ impl Mover {
         let all = &hosts.part.layout.hosts;
         hosts.bulletin.is_idle() && all.iter().all(|host| self.runs_waiting(host).next().is_none())
     }
+}
+
+/// Refuses a stream to be sent whose first messages were made on another host: there they would come twice.
+fn refuse_moved(data: &Data, instrument: &Instrument) -> Result<(), Fault> {
+    let sinks = instrument.stages.iter().filter(|stage| stage.name() == HOSTS_SINK);
+    for stream in sinks.flat_map(Stage::inputs) {
+        if data.has(stream)? && !data.reader_early(stream)?.header().near.is_empty() {
+            let what = format!("stream `{stream}` cannot be sent to other hosts");
+            let fault = Fault::new(what, "its stage was on another host, which would have the messages of then twice");
+            let folder = data.folder.join(stream);
+            return Err(fault.hint(format!("give its stage another name, or remove `{}`", folder.display())));
+        }
+    }
+    Ok(())
 }
 
 /// A request of another host, whose times before now are by the clock of this one.

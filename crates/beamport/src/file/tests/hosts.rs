@@ -84,7 +84,7 @@ fn part_of(name: &str, lead: Option<&str>, mirrored: &str, near: &str) -> HostPa
         mirrors: owned(&[(mirrored, near)]),
     };
     let stages = owned(&[("all", "store"), ("w", "daq"), ("x", "daq"), ("y", "store")]);
-    HostPart { name: name.to_owned(), lead: lead.map(str::to_owned), layout, stages }
+    HostPart { name: name.to_owned(), lead: lead.map(str::to_owned), layout, stages, files_of_one_run: BTreeMap::new() }
 }
 
 fn names(instrument: &Instrument) -> Vec<&str> {

@@ -44,6 +44,8 @@ struct Fact {
 struct NearStream {
     uuid: [u8; 16],
     messages: Vec<Fact>,
+    /// The ring had overwritten all below when the sink read the stream for the first time.
+    unread: u64,
 }
 
 /// Where the data of a host are.
@@ -241,7 +243,7 @@ impl History {
         let streams = &mut self.near.streams;
         match streams.last_mut().filter(|stream| stream.uuid == uuid) {
             Some(stream) => stream.messages.truncate(writer.next_sequence() as usize),
-            None => streams.push(NearStream { uuid, messages: Vec::new() }),
+            None => streams.push(NearStream { uuid, messages: Vec::new(), unread: 0 }),
         }
         writer
     }
@@ -262,7 +264,12 @@ impl History {
             }
             new.extend(batch.iter().map(|m| fact(&m, header.epoch_of(m.sequence), m.sequence, &names)));
         }
+        let is_read = reader.pins().readers().iter().any(|place| place.name == SINK);
         let stream = self.near.streams.last_mut().unwrap();
+        // The source waits for the sink from its first start on, which makes its place in this stream.
+        if !is_read && self.near.kept.level == Level::Memory {
+            stream.unread = reader.bounds().first;
+        }
         stream.messages.extend(new);
         assert!(stream.messages.iter().zip(0..).all(|(fact, sequence)| fact.sequence == sequence));
     }
