@@ -103,8 +103,8 @@ class Run(Mapping[str, "Stream"]):
         `closed`), `gaps` (what is missing: `stream`, `origin`, `first`, `last`, `from`, `to`, `reason`, `count`: 0
         where all between are missing; a time that is unknown is `None`) and `clock_step_ns` (how far the wall clock of the machine was set in the run:
         negative = back, 0 = not). Of an instrument on several hosts also `mirrors` (per stream of another host: `stream`,
-        `host`, `sent`, `received`, `missing`) and `hosts` (per other host: `host`, `state`, `account`), and `lost` and
-        `closed` are of all hosts. Counts are messages.
+        `host`, `sent`, `received`, `kept`, `missing`) and `hosts` (per other host: `host`, `state`, `account`), and
+        `lost` and `closed` are of all hosts. Counts are messages.
 
         Reads the index of the run once: 64 bytes a message.
         """

@@ -383,7 +383,7 @@ fn host_lines(host: &HostAccount) -> Vec<String> {
 
 /// The account of a mirror as a line.
 fn mirror_line(mirror: &Mirrored) -> String {
-    let Mirrored { stream, host, sent, received, missing } = mirror;
+    let Mirrored { stream, host, sent, received, missing, .. } = mirror;
     let sent = sent.map_or_else(|| "an unknown number".to_owned(), thousands);
     let (received, missing) = (thousands(*received), thousands(*missing));
     format!("{stream:<14} {sent} sent = {received} received + {missing} missing   (mirror of host {host})")

@@ -65,7 +65,8 @@ pub struct HostAccount {
     pub account: Option<Account>,
 }
 
-/// The account of a mirror: `sent = received + missing`.
+/// The account of a mirror: `sent = received + missing`. A mirror that keeps its messages for longer than the original
+/// may have more of a run that begins in the past.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mirrored {
     /// Stream.
@@ -74,8 +75,11 @@ pub struct Mirrored {
     pub host: String,
     /// Messages of the run in the stream; none where that host has not said so.
     pub sent: Option<u64>,
-    /// Messages of the run in the mirror.
+    /// Messages of the run that came into the mirror.
     pub received: u64,
+    /// Those of them that it still had when they were counted.
+    #[serde(default)]
+    pub kept: u64,
     /// Messages that the mirror lacks.
     pub missing: u64,
 }
@@ -226,7 +230,7 @@ pub fn own(data: &Data, run: &Run, sinks: &[String], state: HostState) -> Result
     let mut streams = BTreeMap::new();
     for range in &run.streams {
         if !streams.contains_key(&range.stream) {
-            streams.insert(range.stream.clone(), ledger::count(data, run, &range.stream)?);
+            streams.insert(range.stream.clone(), ledger::count(data, run, &range.stream)?.0);
         }
     }
     let host = layout(data)?.unwrap_or_default().host;
@@ -246,11 +250,11 @@ pub(super) fn with_others(data: &Data, run: &Run, mut account: Account) -> Resul
     for mirror in account.mirrors.iter_mut().chain(others) {
         let place = (mirror.host.clone(), mirror.stream.clone());
         if mirror.host == layout.host && !sent.contains_key(&place) && data.has(&mirror.stream)? {
-            sent.insert(place.clone(), ledger::count(data, run, &mirror.stream)?);
+            sent.insert(place.clone(), ledger::count(data, run, &mirror.stream)?.0);
         }
         mirror.sent = sent.get(&place).copied();
         // Where a short ring has replaced them, messages of just before the run are counted with it.
-        mirror.received = mirror.sent.map_or(mirror.received, |sent| mirror.received.min(sent));
+        mirror.received = mirror.sent.map_or(mirror.received, |sent| mirror.received.min(sent.max(mirror.kept)));
         mirror.missing = mirror.sent.unwrap_or(0).saturating_sub(mirror.received);
     }
     account.add_hosts();

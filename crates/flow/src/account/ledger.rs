@@ -553,9 +553,10 @@ fn entered(data: &Data, run: &Run, rows: &[Row], begins: &[(String, u64)]) -> Re
             entries.push(entry);
         }
         if let Some(host) = host_of(stream) {
-            let (stream, host, received) = (stream.to_owned(), host.clone(), count(data, run, stream)?);
+            let (received, kept) = count(data, run, stream)?;
+            let (stream, host) = (stream.to_owned(), host.clone());
             gaps.extend(absences(data, &stream)?.into_iter().filter(is_inside));
-            mirrors.push(Mirrored { stream, host, sent: None, received, missing: 0 });
+            mirrors.push(Mirrored { stream, host, sent: None, received, kept, missing: 0 });
             continue;
         }
         if filled(data, stream)?.is_some() {
@@ -576,13 +577,14 @@ fn entered(data: &Data, run: &Run, rows: &[Row], begins: &[(String, u64)]) -> Re
     Ok(entered)
 }
 
-/// Messages of a run in a stream, those that retention has deleted counted.
-pub(super) fn count(data: &Data, run: &Run, stream: &str) -> Result<u64, Fault> {
+/// Messages of a run in a stream: with those that retention has deleted, and without them.
+pub(super) fn count(data: &Data, run: &Run, stream: &str) -> Result<(u64, u64), Fault> {
     let oldest = data.reader_early(stream)?.bounds().first;
     let ranges = || run.streams.iter().filter(|range| range.stream == stream);
     let first = ranges().map(|range| range.first).min().unwrap_or(oldest);
     let gone = oldest.min(ranges().map(|range| range.next).max().unwrap_or(first)).saturating_sub(first);
-    Ok(members(data, run, stream, first)?.0 + gone)
+    let kept = members(data, run, stream, first)?.0;
+    Ok((kept + gone, kept))
 }
 
 /// The dead time in a run of each stream that has some.
