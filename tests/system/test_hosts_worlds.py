@@ -16,7 +16,7 @@ beamport = pytest.importorskip("beamport", reason="pip install .")
 pytestmark = pytest.mark.services
 
 HOUR_NS = 3_600_000_000_000
-MANY = 120
+MANY = 40
 # A camera on `a` in memory, and a worker on `b`.
 CAMERA = """
 [source.camera]
@@ -130,8 +130,7 @@ def test_topics_of_an_instrument_whose_folders_were_removed_have_no_runs(lab, ho
         runs = [beamport.open(hosts.folder(host)).runs for host in "ab"]
         assert [len(some) for some in runs] == [1, 1] and runs[0][0].start == runs[1][0].start not in starts
         starts.append(runs[0][0].start)
-        one_file(hosts)
-        (lab.folder / "one.nxs").unlink()
+        assert len(list(hosts.folder("b").rglob("run.nxs"))) == 1
         hosts.forget()
 
 
@@ -151,9 +150,7 @@ def test_a_run_is_written_again_on_the_host_of_its_file(lab, hosts, kafka, nexus
     assert different(lab.folder / "again.nxs", file) == []
 
 
-def test_a_source_that_moves_to_the_host_of_its_mirror_is_refused_where_its_messages_would_come_twice(
-    lab, hosts, kafka
-):  # noqa: F811
+def test_a_source_that_moves_to_the_host_of_its_mirror_is_refused(lab, hosts, kafka):  # noqa: F811
     (lab.folder / "copy.py").write_text(COPY)
     stages = CAMERA.format(fps=100, live="64 MiB", mirror="64 MiB")
     hosts = hosts("moved", stages)  # noqa: F811
@@ -208,7 +205,7 @@ def test_data_later_than_the_clock_are_the_same_on_both_hosts(lab, hosts, kafka)
     assert (flags & AHEAD != 0).any()
 
 
-def test_a_hundred_streams_are_mirrored_with_the_open_files_of_a_shell(lab, hosts, kafka):  # noqa: F811
+def test_many_streams_are_mirrored_with_the_open_files_of_a_shell(lab, hosts, kafka):  # noqa: F811
     sources = "".join(
         f'[source.f{n}]\nkind = "sim"\nmodel = "field"\nrate = 10\nlive = "1 MiB"\nhost = "a"\n' for n in range(MANY)
     )
@@ -256,10 +253,12 @@ def test_what_a_ring_drops_while_the_link_is_down_is_an_exact_loss(lab, hosts, k
     lab.interrupt(hosts.processes["a"])
     for host in "ab":
         lab.end(hosts.processes[host], None)
-    there = [m.origin_seq for m in hosts.stream("b", "camera").read()]
-    missing = there[-1] + 1 - there[0] - len(there)
-    assert there == sorted(set(there)) and missing > 0
+    run = beamport.open(hosts.folder("b")).run("first")
+    there = [m.origin_seq for m in hosts.stream("b", "camera").read() if run.start <= m.source_time < run.stop]
+    assert there == sorted(set(there))
     for host in "ab":
         account = ledger(hosts, host)
-        assert account["closed"] and account["lost"] == missing, (host, missing, account)
+        (sent,) = {row["sent"] for row in account.get("mirrors") or account["hosts"][0]["account"]["mirrors"]}
+        missing = sent - len(there)
+        assert missing > 0 and account["closed"] and account["lost"] == missing, (host, missing, account)
     print(f"injected {times(1, 10)} links that were down for longer than a ring: {missing} messages lost, all counted")

@@ -70,6 +70,13 @@ impl BulletinThread {
         self.shared.lock().outbox.push((key, text));
     }
 
+    /// Posts a last beat, behind which no other is posted.
+    pub(super) fn post_last_beat(&self, key: String, text: String) {
+        let mut state = self.shared.lock();
+        state.beat = None;
+        state.outbox.push((key, text));
+    }
+
     /// The posts that have come since the last call.
     pub(super) fn posts(&self) -> Vec<Post> {
         std::mem::take(&mut self.shared.lock().inbox)

@@ -568,7 +568,7 @@ impl Mover {
     pub(super) fn say_ended(&mut self) {
         let beat = self.beat_of(self.data.media.now(), true);
         if let Some(hosts) = &self.hosts {
-            hosts.bulletin.post(format!("beat/{}", hosts.part.name), beat.to_string());
+            hosts.bulletin.post_last_beat(format!("beat/{}", hosts.part.name), beat.to_string());
         }
     }
 

@@ -176,6 +176,8 @@ impl Relay {
         }
         self.aside = Some(aside::open(&self.data, &self.name, self.like())?);
         let mut reader = self.data.reader_early(&name)?;
+        // One in memory may be another stream since a power cut, which the last commit survived.
+        let from = if reader.header().level == Level::Memory { 0 } else { from };
         reader.seek(from.max(reader.bounds().first));
         let known = &mut self.known_aside;
         each_batch(&mut reader, u64::MAX, &mut |batch| {
