@@ -577,11 +577,9 @@ impl Mover {
         let Some(hosts) = &self.hosts else { return Vec::new() };
         let mut troubles: Vec<Fault> = hosts.bulletin.trouble().into_iter().chain(hosts.fault.clone()).collect();
         troubles.extend(hosts.own.as_ref().and_then(|own| wrong_clock(&hosts.part.name, own)));
-        for host in hosts.others() {
-            // Without the brokers nobody hears of another host.
-            if hosts.bulletin.trouble().is_some() {
-                break;
-            }
+        // Without the brokers nobody hears of another host.
+        let is_cut_off = hosts.bulletin.trouble().is_some();
+        for host in hosts.others().filter(|_| !is_cut_off) {
             let heard = hosts.beats.get(host).filter(|_| !hosts.is_away(host));
             troubles.extend(heard.and_then(|heard| wrong_clock(host, heard)));
             let beat = hosts.beats.get(host).map(|heard| &heard.beat);

@@ -179,9 +179,14 @@ impl Relay {
         // One in memory may be another stream since a power cut, which the last commit survived.
         let from = if reader.header().level == Level::Memory { 0 } else { from };
         reader.seek(from.max(reader.bounds().first));
-        let known = &mut self.known_aside;
+        let (inputs, known) = (&self.inputs, &mut self.known_aside);
+        // It may have messages of an earlier stream of the same name and the same sequences.
+        let is_of_input = |aside: &wire::bpas::Aside<'_>| {
+            inputs.iter().map(|input| input.reader.header()).any(|of| of.name == aside.stream && of.uuid == aside.uuid)
+        };
         each_batch(&mut reader, u64::MAX, &mut |batch| {
             let asides = batch.iter().filter_map(|message| wire::bpas::read(message.payload).ok());
+            let asides = asides.filter(is_of_input);
             known.extend(asides.map(|aside| (aside.stream.to_owned(), aside.epoch, aside.sequence)));
             Ok(true)
         })?;
