@@ -174,7 +174,8 @@ def test_hosts_are_joined_through_tls_and_scram(lab, hosts, kafka, secure, nexus
     for host in "ab":
         hosts.processes[host] = lab.up("--host", host, env=env)
     hosts.moves("b", "detector")
-    listed = lab.run("hosts", lab.file, "--json", env=env).stdout.decode()
+    # On a busy machine a host may have ended by then, which is an exit status.
+    listed = lab.run("hosts", lab.file, "--json", env=env, status=None).stdout.decode()
     reports = {host: lab.report(hosts.processes[host]) for host in "ab"}
     assert all(equal(hosts, name) > 2 for name in STREAMS)
     one_file(hosts)
