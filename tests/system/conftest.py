@@ -38,6 +38,11 @@ def as_a_shell(hard: int | None = None):
     resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, hard))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]):
+    """Long tests begin first: no process goes on with one when the others have no more to do."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory) -> Path:
     """A folder with `beamport`, and `beamport-nexus` where it was built: those on PATH, else those in `target`."""

@@ -211,6 +211,7 @@ def test_a_run_of_two_hosts_is_that_of_one(lab, hosts, kafka, nexus, order):
     one_file(hosts)
 
 
+@pytest.mark.long
 def test_movers_and_broker_are_killed_and_nothing_is_lost_or_twice(lab, hosts, kafka, nexus, times, dice):
     template(lab)
     hosts = hosts("killed", STAGES)

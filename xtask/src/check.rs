@@ -5,9 +5,6 @@ use crate::part::Parts;
 use crate::step::Step;
 use crate::{Done, services, setup, test, tidy, tree};
 
-/// Seeds of the whole-flow simulation for one change; `soak` runs more.
-const SEEDS: &str = "300";
-
 /// Optimisation over the borders of crates takes two fifths of the time of all builds, and no test asks for it. All of
 /// `check` is built alike, so HDF5 is compiled once.
 const LTO: (&str, &str) = ("CARGO_PROFILE_RELEASE_LTO", "off");
@@ -31,11 +28,6 @@ pub(crate) fn run() -> Done {
             }
         });
         parts.run("reference", |_| tidy::check_reference(&tree::program("beamport")));
-        if test::can_simulate() {
-            parts.run("simulate", |_| test::simulate(&["--seeds".into(), SEEDS.into()]));
-        } else {
-            parts.leave_out("simulate", "there is no simulation yet");
-        }
     }
     parts.finish("check")
 }

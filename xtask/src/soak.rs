@@ -70,7 +70,7 @@ pub(crate) fn run(args: &[String]) -> Done {
             parts.run("python", |count| test::pytest("", Some(word.unwrap_or("")), count, note));
         }
         save()?;
-        if word.is_none() && test::can_simulate() {
+        if word.is_none() {
             parts.run("simulate", |_| test::simulate(&["--seeds".into(), SEEDS.into()]));
         }
         save()

@@ -26,10 +26,8 @@ pub(crate) const NO_WHEEL: &str = "not run: there is no wheel to test";
 /// The crates that are tested in the dev profile.
 pub(crate) const CRATES: [&str; 5] = ["--workspace", "--exclude", NEXUS, "--exclude", PYTHON];
 
-/// Processes of pytest: a test waits for other processes most of its time.
+/// Processes of pytest, and threads of tests of clients: they wait for other processes most of their time.
 const WORKERS: &str = "6";
-
-const SIMULATE: &str = "crates/testkit/src/bin/simulate.rs";
 
 pub(crate) fn run() -> Done {
     setup::run()?;
@@ -47,7 +45,7 @@ pub(crate) fn all(parts: &Parts, markers: &str) -> bool {
         cargo_tests(step, count, |_| ())
     });
     parts.run("nexus, kafka, epics", |count| {
-        let step = build::cargo_release(&["test", "--no-fail-fast"])?;
+        let step = build::cargo_release(&["test", "--no-fail-fast"])?.env("RUST_TEST_THREADS", WORKERS);
         let mut again = Vec::new();
         cargo_tests(step, count, |line| again.extend(count::compiled(line).filter(|_| built).map(str::to_owned)))?;
         compiled_once(&again)
@@ -131,14 +129,7 @@ pub(crate) fn pytest(markers: &str, full: Option<&str>, count: &mut Count, mut a
 
 /// Whole flows from seeds: `--seed N` repeats one, `--seeds COUNT` runs many.
 pub(crate) fn simulate(args: &[String]) -> Done {
-    if !can_simulate() {
-        return Err(format!("there is no simulation yet: {SIMULATE} is missing"));
-    }
     // Cargo compiles nothing for it after the tests of the same crates.
     build::cargo(["build", "--quiet"]).args(CRATES).args(["--bin", "simulate"]).run()?;
     Step::new(tree::target().join("debug/simulate")).args(args).run()
-}
-
-pub(crate) fn can_simulate() -> bool {
-    tree::root().join(SIMULATE).exists()
 }
