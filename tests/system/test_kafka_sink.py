@@ -200,8 +200,8 @@ def test_a_reader_of_the_header_drops_what_a_cut_and_a_kill_together_sent_twice(
 
 def test_a_message_that_the_topic_does_not_take_is_aside(lab, kafka):
     topic = kafka.topic("sent_too_large", 1, max_message_bytes=20_000)
-    camera = '[source.camera]\nkind = "sim"\nmodel = "camera"\nfps = 2\nshape = [200, 200]\nlevel = "disk"\nlive = "16 MiB"\n'
-    lab.write(VALUES.replace("500", "20") + camera + sink(kafka, topic, inputs='"values", "camera"') + RUN)
+    camera = '[source.camera]\nkind = "sim"\nmodel = "camera"\nfps = 1\nshape = [200, 200]\nlevel = "disk"\nlive = "16 MiB"\n'
+    lab.write(VALUES.replace("500", "10") + camera + sink(kafka, topic, inputs='"values", "camera"') + RUN)
     process, _ = lab.up_ready()
     until(lambda: done(lab) > 200 and account(lab, "camera").get("aside"), lambda: f"{lab.said(process)[1][-2000:]}")
     # At the end there is time for a few.

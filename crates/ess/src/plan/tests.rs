@@ -2,6 +2,7 @@ use super::*;
 use crate::options::Given;
 use flow::checked;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::process::Command;
 
 /// A folder of a test, with `data`, `out` and `templates`; removed at the end.
 struct Place(PathBuf);
@@ -37,8 +38,11 @@ impl Place {
         let path = self.0.join("beamport-nexus");
         let answer = serde_json::to_string(answer).unwrap();
         let script = format!("#!/bin/sh\ngrep -q children \"$2\" && cat <<'END'\n{answer}\nEND\n");
-        fs::write(&path, script).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        let text = self.0.join("script");
+        fs::write(&text, script).unwrap();
+        fs::set_permissions(&text, fs::Permissions::from_mode(0o755)).unwrap();
+        // Not written by this process: a child of another test would have it open for writing ("text file busy").
+        assert!(Command::new("cp").arg("-p").args([&text, &path]).status().unwrap().success());
         path
     }
 }
