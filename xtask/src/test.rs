@@ -26,7 +26,7 @@ pub(crate) const NO_WHEEL: &str = "not run: there is no wheel to test";
 /// The crates that are tested in the dev profile.
 pub(crate) const CRATES: [&str; 5] = ["--workspace", "--exclude", NEXUS, "--exclude", PYTHON];
 
-/// Processes of pytest, and threads of tests of clients: they wait for other processes most of their time.
+/// Processes of pytest: a test waits for other processes most of its time.
 const WORKERS: &str = "6";
 
 pub(crate) fn run() -> Done {
@@ -44,14 +44,21 @@ pub(crate) fn all(parts: &Parts, markers: &str) -> bool {
         let step = build::cargo(["test", "--no-fail-fast"]).args(CRATES).args(["--exclude", EPICS]);
         cargo_tests(step, count, |_| ())
     });
-    parts.run("nexus, kafka, epics", |count| {
-        let step = build::cargo_release(&["test", "--no-fail-fast"])?.env("RUST_TEST_THREADS", WORKERS);
-        let mut again = Vec::new();
-        cargo_tests(step, count, |line| again.extend(count::compiled(line).filter(|_| built).map(str::to_owned)))?;
-        compiled_once(&again)
+    let clients = || {
+        parts.run("nexus, kafka, epics", |count| {
+            let step = build::cargo_release(&["test", "--no-fail-fast"])?;
+            let mut again = Vec::new();
+            cargo_tests(step, count, |line| again.extend(count::compiled(line).filter(|_| built).map(str::to_owned)))?;
+            compiled_once(&again)
+        })
+    };
+    // Clients of Kafka wait for brokers while the compiler works. A wheel of yesterday must not pass the tests of
+    // today.
+    let wheel = std::thread::scope(|scope| {
+        let wheel = scope.spawn(|| built && parts.run("wheel", |_| build::wheel()));
+        clients();
+        wheel.join().unwrap_or(false)
     });
-    // A wheel of yesterday must not pass the tests of today.
-    let wheel = built && parts.run("wheel", |_| build::wheel());
     parts.run("python", |count| match wheel {
         true => pytest(markers, None, count, |_| ()),
         false => Err(NO_WHEEL.into()),
