@@ -39,7 +39,7 @@ def as_a_shell(hard: int | None = None):
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]):
-    """Long tests begin first: no process goes on with one when the others have no more to do."""
+    """Runs long tests first, so that all worker processes end at about the same time."""
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 

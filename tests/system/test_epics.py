@@ -363,8 +363,8 @@ live = "1 MiB"
         assert report["closed"], report["ledger"]
         rows = {row["origin"]: row for row in report["ledger"] if row["account"] == "entry"}
         kept, deleted = rows["cam:Image"], rows[""]
-        there = deleted["appended"] + kept["appended"]
-        assert kept["appended"] < 1000 and there >= 499 * windows, report["ledger"]
+        counted = deleted["appended"] + kept["appended"]
+        assert kept["appended"] < 1000 and counted >= 499 * windows, report["ledger"]
         # Those of its last windows were not numbered again, and what was deleted is not lost.
         assert sum(kept["lost"].values()) == windows and set(kept["lost"]) <= {"unsent", "absent"}, kept
 

@@ -44,19 +44,16 @@ pub(crate) fn all(parts: &Parts, markers: &str) -> bool {
         let step = build::cargo(["test", "--no-fail-fast"]).args(CRATES).args(["--exclude", EPICS]);
         cargo_tests(step, count, |_| ())
     });
-    let clients = || {
+    // Clients of Kafka wait for brokers while the compiler works. A wheel of yesterday must not pass the tests of
+    // today.
+    let wheel = std::thread::scope(|scope| {
+        let wheel = scope.spawn(|| built && parts.run("wheel", |_| build::wheel()));
         parts.run("nexus, kafka, epics", |count| {
             let step = build::cargo_release(&["test", "--no-fail-fast"])?;
             let mut again = Vec::new();
             cargo_tests(step, count, |line| again.extend(count::compiled(line).filter(|_| built).map(str::to_owned)))?;
             compiled_once(&again)
-        })
-    };
-    // Clients of Kafka wait for brokers while the compiler works. A wheel of yesterday must not pass the tests of
-    // today.
-    let wheel = std::thread::scope(|scope| {
-        let wheel = scope.spawn(|| built && parts.run("wheel", |_| build::wheel()));
-        clients();
+        });
         wheel.join().unwrap_or(false)
     });
     parts.run("python", |count| match wheel {
