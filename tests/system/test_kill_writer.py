@@ -201,12 +201,20 @@ def test_readers_that_hold_the_file_open_block_no_writer(instrument, times):
 # Opens the file and reads all of it, again and again; between, the last rows that it knew when it opened it.
 LOOKS = """
 import h5py, sys, time
-refused = 0
-for look in range(int(sys.argv[2])):
+read = refused = 0
+while read < int(sys.argv[2]):
     with h5py.File(sys.argv[1]) as file:
-        ids = file["entry/instrument/detector/data/event_id"]
-        before = ids[-1000:]
-        file.visititems(lambda name, thing: thing[()] if isinstance(thing, h5py.Dataset) else None)
+        try:
+            ids = file["entry/instrument/detector/data/event_id"]
+            before = ids[-1000:]
+            file.visititems(lambda name, thing: thing[()] if isinstance(thing, h5py.Dataset) else None)
+        except OSError as error:
+            # A busy machine stopped this process between the open and the read: the file has grown beyond the end
+            # that libhdf5 read.
+            assert "addr overflow" in str(error) and refused < int(sys.argv[2]), error
+            refused += 1
+            continue
+        read += 1
         first = len(ids) - len(before)
         time.sleep(0.2)
         try:

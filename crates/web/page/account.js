@@ -123,6 +123,8 @@ export class Account {
     this.runs = [];
     /** The path of what is shown. */
     this.shown = '';
+    /** Number of the newest question: answers to older ones are not shown. */
+    this.newest = 0;
   }
 
   /** @param {Status} status */
@@ -159,6 +161,8 @@ export class Account {
       this.clear();
       this.say(path === '' ? '' : 'asked…', false);
     }
+    this.newest += 1;
+    const number = this.newest;
     if (path === '') return;
     try {
       const answer = await ask(`api/${path}`);
@@ -169,10 +173,11 @@ export class Account {
       const stages = isRun ? [...new Set(rows.map((row) => row.stage))] : [path.slice('streams/'.length)];
       /** @type {Aside[]} */
       const aside = (await Promise.all(stages.map((stage) => ask(`api/aside/${encodeURIComponent(stage)}`)))).flat();
-      if (path !== this.list.value) return;
+      if (number !== this.newest) return;
       this.show(withHosts(isRun ? account : { ...answer, rows }), answer.more, answer.files ?? [], aside);
       if (isRun && account.state !== 'sealed') this.say(OPEN, false);
     } catch (error) {
+      if (number !== this.newest) return;
       this.clear();
       this.say(error instanceof Error ? error.message : String(error), true);
     }

@@ -196,6 +196,8 @@ export function sentence(fault) {
 
 /** A server that says nothing for so long is away, ms. */
 const SILENT = 15000;
+/** A question that the network drops is asked again after so long, ms: a laptop changes its network, a browser then drops what is open. */
+const AGAIN = 500;
 const KEY = 'beamport-token';
 
 /** @returns {string} the token of this tab; empty without one */
@@ -222,13 +224,21 @@ async function fetched(path, body, patience = SILENT) {
   const away = (/** @type {Error} */ error) => {
     throw new Away(error.message);
   };
-  const response = await fetch(path, {
-    method: body ? 'POST' : 'GET',
-    headers,
-    body: body ? JSON.stringify(body) : null,
-    cache: 'no-store',
-    signal: AbortSignal.timeout(patience),
-  }).catch(away);
+  const send = () =>
+    fetch(path, {
+      method: body ? 'POST' : 'GET',
+      headers,
+      body: body ? JSON.stringify(body) : null,
+      cache: 'no-store',
+      signal: AbortSignal.timeout(patience),
+    });
+  const again = async (/** @type {Error} */ error) => {
+    // A command may have been done.
+    if (body || !(error instanceof TypeError)) throw error;
+    await new Promise((resolve) => setTimeout(resolve, AGAIN));
+    return send();
+  };
+  const response = await send().catch(again).catch(away);
   const answer = await response.arrayBuffer().catch(away);
   if (response.ok) return answer;
   /** @type {Fault | null} */
