@@ -59,6 +59,8 @@ pub const END_PATIENCE: Duration = Duration::from_secs(5);
 pub const SINK_STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// Least shared memory of a mirror: it has payloads, which the view that it may repeat has not.
 pub const LIVE_BYTES_MIRROR: u64 = 64 << 20;
+/// Parts into which the input of a worker on several hosts is divided: Kafka's brokers have files for each.
+pub const SHARED_PARTS_MAX: u64 = 1000;
 /// Shared memory of a mirror of a book.
 pub const LIVE_BYTES_BOOK: u64 = 1 << 20;
 /// Pause between two looks of a sink at how far the stages of its inputs have come: it adds to the latency of merges on

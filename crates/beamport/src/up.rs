@@ -163,7 +163,9 @@ impl Started {
         }
         let (plan, settings) = (instrument.page, instrument.show());
         log_start(&instrument);
-        let sources = instrument.sources().filter(|source| !Data::is_book(&source.name));
+        // A stream that is gathered of other hosts is the output of a worker.
+        let is_source = |name: &str| !Data::is_book(name) && !instrument.is_gathered_here(name);
+        let sources = instrument.sources().filter(|source| is_source(&source.name));
         let sources: Vec<String> = sources.map(|source| source.name.to_string()).collect();
         // The report of a run has its own losses.
         let is_asked = instrument.runs.is_empty();

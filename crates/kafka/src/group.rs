@@ -357,7 +357,8 @@ impl Pool {
             Some(GroupEvent::Message(taken)) => {
                 self.doubt = None;
                 let (partition, offset, time_ms) = (taken.partition, taken.offset, taken.time_ms);
-                Ok(PoolEvent::Message(Received { partition, offset, time_ms, payload: taken.payload }))
+                let payload = taken.payload().to_vec();
+                Ok(PoolEvent::Message(Received { partition, offset, time_ms, payload }))
             }
             Some(GroupEvent::Assigned(partitions)) => {
                 self.doubt = None;
@@ -368,7 +369,7 @@ impl Pool {
                 self.doubt = Some(wrong);
                 Ok(PoolEvent::Nothing)
             }
-            Some(GroupEvent::Revoked | GroupEvent::Wrong(_)) | None => Ok(PoolEvent::Nothing),
+            Some(GroupEvent::Revoked(_) | GroupEvent::Wrong(_)) | None => Ok(PoolEvent::Nothing),
         }
     }
 

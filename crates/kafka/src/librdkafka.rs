@@ -10,7 +10,7 @@ use rdkafka_sys::bindings::rd_kafka_resp_err_t as Code;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::os::fd::{AsRawFd, FromRawFd as _, RawFd};
 use std::ptr::{self, NonNull};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,7 @@ mod produce;
 mod record;
 mod transact;
 
-pub(crate) use group::{Committed, Group, GroupEvent};
+pub(crate) use group::{Committed, Group, GroupEvent, Taken};
 pub use produce::Unsent;
 pub(crate) use produce::{Delivered, Outgoing, Spare};
 pub(crate) use record::{Batch, Record};
@@ -452,6 +452,12 @@ impl Wake {
     pub(crate) fn drain(&self) {
         // Nothing to read is no error here.
         let _ = (&self.0).read(&mut [0; 8]);
+    }
+
+    /// Makes it readable.
+    pub(crate) fn raise(&self) {
+        // A counter that is full is readable.
+        let _ = (&self.0).write(&1u64.to_ne_bytes());
     }
 
     pub(crate) fn descriptor(&self) -> RawFd {

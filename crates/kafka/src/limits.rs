@@ -287,3 +287,102 @@ pub(crate) const BULLETIN_SLICE: std::time::Duration = std::time::Duration::from
 /// The longest wait for posts of one call.
 #[cfg(feature = "client")]
 pub(crate) const BULLETIN_READ_PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// Properties of a host of a worker as a member of its group, before those of the user. librdkafka holds one answer
+/// beside its queue.
+#[cfg(feature = "client")]
+pub(crate) const MEMBER_PROPERTIES: [(&str, &str); 11] = [
+    ("client.id", "beamport"),
+    // Blocks that a host has fetched are its own until it dies: others could have worked on them.
+    ("queued.min.messages", "1"),
+    ("queued.max.messages.kbytes", "4096"),
+    ("fetch.max.bytes", "4194304"),
+    ("receive.message.max.bytes", "2147483647"),
+    ("reconnect.backoff.max.ms", "2000"),
+    ("fetch.error.backoff.ms", "100"),
+    ("fetch.wait.max.ms", "100"),
+    // The blocks of a host that was killed go to others after so long, ms: the least that brokers allow by default.
+    ("session.timeout.ms", "6000"),
+    ("heartbeat.interval.ms", "1500"),
+    // A member that does not answer the group holds up all others for so long, ms. It answers while it works, too.
+    ("max.poll.interval.ms", "60000"),
+];
+
+/// Properties of such a member that no section changes.
+#[cfg(feature = "client")]
+pub(crate) const MEMBER_ALWAYS: [(&str, &str); 6] = [
+    ("enable.auto.commit", "false"),
+    ("enable.auto.offset.store", "false"),
+    // A group that has committed nothing has everything to do.
+    ("auto.offset.reset", "earliest"),
+    ("enable.partition.eof", "false"),
+    ("isolation.level", "read_committed"),
+    ("partition.assignment.strategy", "cooperative-sticky"),
+];
+
+/// Blocks that a host of a worker holds while its input has no room, before it asks for no more.
+#[cfg(feature = "client")]
+pub(crate) const WAITING_BLOCKS_MAX: usize = 16;
+
+/// Blocks of results of one transaction, and their bytes.
+#[cfg(feature = "client")]
+pub(crate) const TRANSACTION_BLOCKS_MAX: usize = 256;
+#[cfg(feature = "client")]
+pub(crate) const TRANSACTION_BYTES_MAX: usize = 16 << 20;
+
+/// Least time from one transaction to the next: one costs the brokers some writes and all readers of the results some
+/// milliseconds.
+#[cfg(feature = "client")]
+pub(crate) const TRANSACTION_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
+
+/// How long brokers may take to take the offsets of a transaction, ms, and how long librdkafka may take to say so: a
+/// group that has just changed answers late.
+#[cfg(feature = "client")]
+pub(crate) const OFFSETS_PATIENCE_MS: i32 = 3000;
+#[cfg(feature = "client")]
+pub(crate) const OFFSETS_PATIENCE: std::time::Duration = std::time::Duration::from_millis(4000);
+
+/// How long any other step of a transaction may take: then the brokers have ended it.
+#[cfg(feature = "client")]
+pub(crate) const TRANSACTION_PATIENCE: std::time::Duration = std::time::Duration::from_millis(12_000);
+
+/// Bytes of results that wait for their transaction: then the output of the worker waits.
+#[cfg(feature = "client")]
+pub(crate) const RESULTS_BYTES_MAX: usize = 64 << 20;
+
+/// Blocks whose results wait for their transaction: empty ones have few bytes.
+#[cfg(feature = "client")]
+pub(crate) const RESULTS_BLOCKS_MAX: usize = 4096;
+
+/// Bits of the number of a result among those of its block, in the sequence that its entry has: 16 million.
+#[cfg(any(feature = "client", test))]
+pub(crate) const RESULT_BITS: u32 = 24;
+
+/// Kilobytes that a reader of results holds, over all partitions, and the least of one.
+#[cfg(feature = "client")]
+pub(crate) const GATHER_KBYTES: usize = 65_536;
+#[cfg(feature = "client")]
+pub(crate) const GATHER_KBYTES_MIN: usize = 256;
+
+/// First bytes and version of the records of an order; other versions are not read.
+#[cfg(any(feature = "client", test))]
+pub(crate) const ORDER_MAGIC: ([u8; 4], u16) = (*b"BORD", 1);
+/// Bytes of such a record.
+#[cfg(any(feature = "client", test))]
+pub(crate) const ORDER_BYTES: usize = 80;
+
+/// First bytes and version of the keys of results; other versions are not read.
+#[cfg(any(feature = "client", test))]
+pub(crate) const RESULT_MAGIC: ([u8; 4], u16) = (*b"BRES", 1);
+/// Bytes of such a key, before its counts.
+#[cfg(any(feature = "client", test))]
+pub(crate) const RESULT_HEAD_BYTES: usize = 32;
+
+/// Records of results that a reader holds of each partition at once: each is about a megabyte.
+#[cfg(feature = "client")]
+pub(crate) const RESULTS_BATCH: usize = 8;
+
+/// Processes that handed out blocks and were replaced, which a reader remembers: blocks of theirs come for some
+/// seconds.
+#[cfg(any(feature = "client", test))]
+pub(crate) const REPLACED_MAX: usize = 64;

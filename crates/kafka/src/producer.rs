@@ -121,11 +121,12 @@ impl Producer {
         &mut self,
         topic: usize,
         partition: i32,
+        key: &[u8],
         payload: Vec<u8>,
         mark: usize,
     ) -> Result<(), (Vec<u8>, Unsent)> {
         match self.topics.get(topic) {
-            Some((_, topic)) => topic.lend(partition, payload, mark),
+            Some((_, topic)) => topic.lend(partition, key, payload, mark),
             None => {
                 let wrong = Wrong { kind: Kind::NoTopic, text: "there is no topic of this number".into() };
                 Err((payload, Unsent::Wrong(wrong)))

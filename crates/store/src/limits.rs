@@ -112,3 +112,5 @@ pub const PRINTED_PATIENCE: Duration = Duration::from_secs(1);
 pub const LOCKS_FROM: u64 = 1 << 40;
 /// Locked files of a process that its children close: a few for each stream, and one for each reader.
 pub(crate) const LOCKED_MAX: usize = 1 << 14;
+/// One write to the medium at most: from 4 MiB on, size no longer matters to its speed.
+pub(crate) const WRITE_BYTES_MAX: usize = 4 << 20;

@@ -5,9 +5,10 @@
 //! part adds. Streams that other hosts read go into one live sink, `hosts`. The first host leads: its runs are those of
 //! the instrument, and the others adopt them from a mirror of its stream `runs`.
 
+use super::shared::{self, is_shared};
 use super::stream::MirrorKeys;
-use super::{Instrument, LiveSection, SourceSection, Stage, keys, nearest};
-use flow::edge::{CarrierPlan, Mirror};
+use super::{Instrument, LiveSection, SourceSection, Stage, WorkerSection, keys, nearest};
+use flow::edge::{CarrierPlan, Mirror, SourcePlan};
 use flow::hosts::HostsLayout;
 use flow::{Fault, RUNS};
 use settings::units::Refused;
@@ -73,6 +74,10 @@ pub struct HostPart {
     pub lead: Option<String>,
     /// The hosts, and the streams of others that are mirrored on this one.
     pub layout: HostsLayout,
+    /// The workers that it shares with other hosts: it does nothing else, and keeps nothing of record.
+    pub shared: Vec<String>,
+    /// The inputs of each worker whose output is gathered here, with their hosts.
+    pub dealt: BTreeMap<String, Vec<(String, String)>>,
     /// The host of each stage and sink of the instrument, by name.
     pub stages: BTreeMap<String, String>,
     /// The sinks of other hosts that write one file, of the declared run, with its name.
@@ -133,7 +138,8 @@ pub(super) fn check(page: &Page, mistakes: &mut Mistakes, instrument: &Instrumen
     for mirror in &hosts.mirrors {
         let crossings = instrument.crossings();
         let stream = instrument.stage(&mirror.name).and_then(Stage::stream);
-        let is_read = crossings.iter().any(|crossing| crossing.stream == mirror.name);
+        let is_read = crossings.iter().any(|crossing| crossing.stream == mirror.name)
+            || instrument.shared_workers().any(|worker| worker.name == mirror.name);
         let Some(stream) = stream.filter(|_| is_read) else {
             let what = format!("[mirror.{}] is of no stream that another host reads", shortened(&mirror.name));
             let names: Vec<&str> = crossings.iter().map(|crossing| crossing.stream).collect();
@@ -149,8 +155,12 @@ pub(super) fn check(page: &Page, mistakes: &mut Mistakes, instrument: &Instrumen
             mistakes.push(page.mistake(mirror.line, what, cause, hint));
         }
     }
+    for worker in instrument.shared_workers() {
+        shared::check(page, mistakes, instrument, hosts, worker);
+    }
     for section in instrument.sources().filter(|section| section.clock.value != Clock::Epoch) {
-        if instrument.crossings().iter().any(|crossing| crossing.stream == section.name) {
+        let is_shared = instrument.shared_workers().any(|worker| worker.inputs.contains(&section.name));
+        if is_shared || instrument.crossings().iter().any(|crossing| crossing.stream == section.name) {
             let what = format!("stream `{}` cannot go to another host", shortened(&section.name));
             let cause = "its messages belong to runs by their arrival, which each host has its own";
             mistakes.push(page.mistake(section.line, what, cause, "write `clock = \"epoch\"`, or read it on its host"));
@@ -159,23 +169,34 @@ pub(super) fn check(page: &Page, mistakes: &mut Mistakes, instrument: &Instrumen
 }
 
 impl Instrument {
-    /// The streams that go from host to host.
+    /// The streams that go from host to host as they are.
     #[must_use]
     pub fn crossings(&self) -> Vec<Crossing<'_>> {
         let Some(hosts) = &self.hosts else { return Vec::new() };
-        let stages = self.stages.iter().map(|stage| {
+        let stages = self.stages.iter().filter(|stage| !is_shared(stage)).map(|stage| {
             let beside = stage.worker().map_or(&[][..], |worker| &worker.side_inputs);
             (stage.name(), stage.inputs().iter().chain(beside))
         });
         let sinks = self.sinks.iter().map(|sink| (sink.name.as_str(), sink.inputs.value.iter().chain(&[])));
         let mut all: Vec<Crossing<'_>> = Vec::new();
+        let from = |stream: &str| self.stage(stream).filter(|stage| !is_shared(stage));
         for (name, inputs) in stages.chain(sinks) {
             let far = hosts.host_of(name);
             let from_others = inputs.filter_map(|stream| {
-                let near = hosts.host_of(self.stage(stream)?.name());
+                let near = hosts.host_of(from(stream)?.name());
                 (near != far).then_some(Crossing { stream, near, far })
             });
             all.extend(from_others);
+        }
+        // Each host of a worker has the streams that its code looks at beside its inputs.
+        for worker in self.shared_workers() {
+            for (far, _) in worker.hosts.iter().flat_map(|hosts| &hosts.0) {
+                let beside = worker.side_inputs.iter().filter_map(|stream| {
+                    let near = hosts.host_of(from(stream)?.name());
+                    Some(Crossing { stream, near, far })
+                });
+                all.extend(beside);
+            }
         }
         all.sort_unstable();
         all.dedup();
@@ -194,43 +215,34 @@ impl Instrument {
             let hint = format!("hosts of the file: {}", shortened(&names.join(", ")));
             return Err(Fault::new(what(), "there is no such host").hint(hint));
         };
-        let lead = hosts.all.first().filter(|lead| lead.name != name).map(|lead| lead.name.clone());
+        let is_of_workers = self.is_of_workers(name);
+        let is_lead = hosts.all.first().is_some_and(|lead| lead.name == name);
+        let lead = hosts.all.first().filter(|_| !is_lead && !is_of_workers).map(|lead| lead.name.clone());
+        let shared: Vec<WorkerSection> = self.shared_workers().cloned().collect();
         let crossings: Vec<(String, String, String)> = self
             .crossings()
             .into_iter()
             .map(|Crossing { stream, near, far }| (stream.to_owned(), near.to_owned(), far.to_owned()))
             .collect();
-        let layout = HostsLayout {
-            host: name.to_owned(),
-            hosts: hosts.all.iter().map(|host| host.name.clone()).collect(),
-            mirrors: crossings
-                .iter()
-                .filter(|(_, _, far)| far == name)
-                .map(|(stream, near, _)| (stream.clone(), near.clone()))
-                .collect(),
-        };
-        let named = self.stages.iter().map(Stage::name).chain(self.sinks.iter().map(|sink| sink.name.as_str()));
+        let layout = self.layout(&hosts, name, &crossings);
+        let own = self.stages.iter().filter(|stage| !is_shared(stage)).map(Stage::name);
+        let named = own.chain(self.sinks.iter().map(|sink| sink.name.as_str()));
         let stages = named.map(|stage| (stage.to_owned(), hosts.host_of(stage).to_owned())).collect();
         let of_one_run = self.sinks.iter().filter(|sink| sink.is_of_one_run() && hosts.host_of(&sink.name) != name);
         let files_of_one_run = of_one_run.map(|sink| (sink.name.clone(), sink.file.value.clone())).collect();
-        let mut mirrors = Vec::new();
-        for (stream, near, _) in crossings.iter().filter(|(_, _, far)| far == name) {
-            mirrors.extend(self.mirror(&hosts, stream, near));
-        }
-        if let Some(lead) = &lead {
-            let mirror = Mirror { name: LEAD_RUNS.to_owned(), stream: RUNS.to_owned(), host: lead.clone() };
-            mirrors.push(mirror_section(&hosts, &self.name, &mirror, super::stream::of_book(), Clock::Epoch));
-        }
+        let mirrors = self.mirrors(&hosts, lead.as_deref(), &layout);
         let mut sent: Vec<String> =
             crossings.into_iter().filter(|(_, near, _)| near == name).map(|(stream, ..)| stream).collect();
-        if lead.is_none() && hosts.all.len() > 1 {
+        if is_lead && hosts.all.len() > 1 {
             sent.push(RUNS.to_owned());
         }
         sent.sort_unstable();
         sent.dedup();
-        self.stages.retain(|stage| hosts.host_of(stage.name()) == name);
-        self.sinks.retain(|sink| hosts.host_of(&sink.name) == name);
+        let own: Vec<Stage> = shared.iter().flat_map(|worker| self.of_shared(&hosts, worker, name, &layout)).collect();
+        self.stages.retain(|stage| !is_shared(stage) && !is_of_workers && hosts.host_of(stage.name()) == name);
+        self.sinks.retain(|sink| !is_of_workers && hosts.host_of(&sink.name) == name);
         self.stages.extend(mirrors.into_iter().map(Stage::Source));
+        self.stages.extend(own);
         if !sent.is_empty() {
             self.stages.push(Stage::Live(LiveSection {
                 name: SINK.to_owned(),
@@ -245,11 +257,42 @@ impl Instrument {
         if let Some(data) = &host.data {
             self.data = data.clone();
         }
-        if lead.is_some() {
+        if !is_lead {
             self.page = None;
         }
-        self.part = Some(HostPart { name: name.to_owned(), lead, layout, stages, files_of_one_run });
+        if is_of_workers {
+            self.runs.clear();
+        }
+        let of = |input: &String| (input.clone(), hosts.host_of(input).to_owned());
+        let gathered = shared.iter().filter(|worker| layout.gathered.contains(&worker.name));
+        let dealt = gathered.map(|worker| (worker.name.clone(), worker.inputs.iter().map(of).collect())).collect();
+        let shared = shared.into_iter().map(|worker| worker.name).filter(|_| is_of_workers).collect();
+        self.part = Some(HostPart { name: name.to_owned(), lead, layout, shared, dealt, stages, files_of_one_run });
         Ok(self)
+    }
+
+    /// The hosts as one of them sees them. `crossings`: streams with the hosts that fill and read them.
+    fn layout(&self, hosts: &Hosts, name: &str, crossings: &[(String, String, String)]) -> HostsLayout {
+        let all = || hosts.all.iter().map(|host| host.name.clone());
+        let shared = self.shared_workers().map(|worker| &worker.name);
+        let here = crossings.iter().filter(|(_, _, far)| far == name);
+        HostsLayout {
+            host: name.to_owned(),
+            hosts: all().filter(|host| !self.is_of_workers(host)).collect(),
+            workers: all().filter(|host| self.is_of_workers(host)).collect(),
+            gathered: shared.filter(|worker| self.is_gathered(hosts, worker, name)).cloned().collect(),
+            mirrors: here.map(|(stream, near, _)| (stream.clone(), near.clone())).collect(),
+        }
+    }
+
+    /// The sources of the mirrors of a host, with that of the runs of the host that leads.
+    fn mirrors(&self, hosts: &Hosts, lead: Option<&str>, layout: &HostsLayout) -> Vec<SourceSection> {
+        let streams = layout.mirrors.iter().filter_map(|(stream, near)| self.mirror(hosts, stream, near));
+        let runs = lead.map(|lead| {
+            let mirror = Mirror { name: LEAD_RUNS.to_owned(), stream: RUNS.to_owned(), host: lead.to_owned() };
+            mirror_section(hosts, &self.name, &mirror, super::stream::of_book(), Clock::Epoch)
+        });
+        streams.chain(runs).collect()
     }
 
     /// The source of a mirror of a stream of another host; none where nothing fills it.
@@ -270,11 +313,22 @@ fn mirror_section(
     stream: super::StreamSection,
     clock: Clock,
 ) -> SourceSection {
+    source_of(hosts, &mirror.name, hosts.carrier.far(mirror, instrument), stream, clock)
+}
+
+/// A source that the part of a host adds.
+pub(super) fn source_of(
+    hosts: &Hosts,
+    name: &str,
+    plan: Arc<dyn SourcePlan>,
+    stream: super::StreamSection,
+    clock: Clock,
+) -> SourceSection {
     SourceSection {
-        name: mirror.name.clone(),
+        name: name.to_owned(),
         line: hosts.line,
         kind: MIRROR,
-        plan: hosts.carrier.far(mirror, instrument),
+        plan,
         stream,
         clock: Setting::by_default(clock),
         ahead_max: Setting::by_default(Duration::MAX),

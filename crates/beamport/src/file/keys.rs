@@ -288,6 +288,14 @@ pub static CARRIER: Key =
 /// `host`
 pub static HOST: Key =
     key("host", "name of a host", "", "The host on which it runs. Default: the first `[host.NAME]` of the file.");
+/// `hosts` of a worker
+pub static WORKER_HOSTS: Key = key(
+    "hosts",
+    "table, host = number of slots",
+    "",
+    "The hosts that share its work, in the place of `host` and `slots`: `{ n1 = 8, \"n{2..9}\" = 16 }`. They do \
+     nothing else. A block goes to one of them; one that dies is replaced by the others.",
+);
 /// `data` of a host
 pub static HOST_DATA: Key =
     key("data", "folder", "", "Folder of the streams of this host. Default: that of the instrument.");
@@ -369,9 +377,11 @@ pub static MIRROR: Table = Table {
 /// Sections that run on a host
 pub static ON_HOST: Table =
     Table { title: "[source.NAME], [merge.NAME], [worker.NAME] and [sink.NAME], with [hosts]", keys: &[&HOST] };
+/// [worker.NAME] on several hosts
+pub static ON_HOSTS: Table = Table { title: "[worker.NAME], with [hosts]", keys: &[&WORKER_HOSTS] };
 
 /// The tables of keys that belong to no kind of source or sink, in the order of the reference page.
-pub static TABLES: [&Table; 14] = [
+pub static TABLES: [&Table; 15] = [
     &TOP,
     &SOURCE,
     &MERGE,
@@ -386,4 +396,5 @@ pub static TABLES: [&Table; 14] = [
     &HOST_NAME,
     &MIRROR,
     &ON_HOST,
+    &ON_HOSTS,
 ];

@@ -16,6 +16,7 @@ mod live;
 mod merge;
 mod run;
 mod shadow;
+mod shared;
 mod show;
 mod sink;
 mod source;
@@ -460,8 +461,12 @@ impl Reader<'_> {
         };
         wrong.into_iter().for_each(|(key, refused)| section.refuse_named(&key, "a range", refused));
         let mut data: &Path = &into.data;
+        let mut worker_hosts = None;
         if !["host", "mirror", "run"].contains(&place.kind) && self.has_hosts {
             let host: Option<Setting<String>> = section.get(&keys::HOST);
+            if place.kind == "worker" {
+                worker_hosts = section.get(&keys::WORKER_HOSTS);
+            }
             let is_it = |section: &&HostSection| host.as_ref().is_none_or(|host| host.as_str() == section.name);
             let own = self.hosts.iter().find(is_it).and_then(|section| section.data.as_ref());
             data = own.map_or(data, |own| own.value.as_path());
@@ -472,7 +477,9 @@ impl Reader<'_> {
             "mirror" => self.mirrors.push(hosts::read_mirror(name, &mut section)),
             "source" => into.stages.extend(source::read(name, &mut section, self.registry).map(Stage::Source)),
             "merge" => into.stages.push(Stage::Merge(merge::read(name, &mut section))),
-            "worker" => into.stages.push(Stage::Worker(Box::new(worker::read(name, &mut section, self.registry)))),
+            "worker" => {
+                into.stages.push(Stage::Worker(Box::new(worker::read(name, &mut section, self.registry, worker_hosts))))
+            }
             "sink" => {
                 // Without a kind the keys that belong here are not known: the kind comes first.
                 match kind_of(&mut section, &keys::SINK_KIND, self.registry.sinks(), |kind| kind.name()) {

@@ -183,6 +183,18 @@ impl StreamSection {
     }
 }
 
+/// Of a stream between the two ends of a worker on one of its hosts.
+pub(super) fn in_memory(live: Size) -> StreamSection {
+    StreamSection {
+        level: Some(Setting::by_default(Level::Memory)),
+        when_full: Setting::by_default(WhenFull::Wait),
+        live: Setting::by_default(live),
+        retain: Some(Setting::by_default(live)),
+        retain_age: None,
+        keep_free: None,
+    }
+}
+
 /// Of a mirror of a book: it is small, and kept whole.
 pub(super) fn of_book() -> StreamSection {
     StreamSection {

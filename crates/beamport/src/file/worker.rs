@@ -30,6 +30,10 @@ pub struct WorkerSection {
     pub folder: PathBuf,
     /// The streams whose messages it is given.
     pub inputs: Setting<Vec<String>>,
+    /// The hosts that share its work, where there are several.
+    pub hosts: Option<Setting<HostSlots>>,
+    /// Its input has blocks of another host: see [`flow::WorkOptions::by_blocks`].
+    pub by_blocks: bool,
     /// How many slots.
     pub slots: Setting<u64>,
     /// The slots that get a block.
@@ -161,6 +165,8 @@ impl WorkerSection {
             known: vec![&workers::COPY],
             call: Setting::by_default(workers::COPY.name.to_owned()),
             folder: PathBuf::new(),
+            hosts: None,
+            by_blocks: false,
             inputs: Setting::by_default(vec![merge.name.clone()]),
             slots: Setting::by_default(1),
             share: Setting::by_default(Share::Balance),
@@ -273,6 +279,49 @@ impl Take for Parameters {
     }
     fn show(&self) -> Json {
         self.0.clone()
+    }
+}
+
+/// Slots on each of some hosts, by name of the host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostSlots(pub Vec<(String, u64)>);
+
+impl HostSlots {
+    /// The slots on all of them.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.0.iter().map(|(_, slots)| slots).sum()
+    }
+}
+
+impl Take for HostSlots {
+    fn take(item: &Item) -> Result<Self, Refused> {
+        let hint = "write the hosts with their slots, like `{ n1 = 8, \"n{2..9}\" = 16 }`";
+        let Some(table) = item.as_table_like() else {
+            return Err(Refused::new(format!("expected a table, found {}", noun(item)), hint));
+        };
+        let mut all = Vec::new();
+        for (name, slots) in table.iter() {
+            let slots = slots.as_integer().and_then(|n| u64::try_from(n).ok());
+            let slots = slots.filter(|n| (1..=u64::from(flow::SLOTS_MAX)).contains(n));
+            let Some(slots) = slots else {
+                let cause = format!("host `{}` has no number of slots", shortened(name));
+                return Err(Refused::new(cause, format!("write 1 to {}", flow::SLOTS_MAX)));
+            };
+            for name in super::family::names(name)? {
+                if all.iter().any(|(known, _)| *known == name) {
+                    return Err(Refused::new(format!("host `{}` is given twice", shortened(&name)), hint));
+                }
+                all.push((name, slots));
+            }
+        }
+        if all.is_empty() { Err(Refused::new("it names no host", hint)) } else { Ok(Self(all)) }
+    }
+    fn default_of(_: &str) -> Option<Self> {
+        None
+    }
+    fn show(&self) -> Json {
+        self.0.iter().map(|(name, slots)| (name.clone(), Json::from(*slots))).collect::<serde_json::Map<_, _>>().into()
     }
 }
 
@@ -416,7 +465,12 @@ impl WorkerSection {
 }
 
 /// Reads one section; what is wrong in it is noted.
-pub(super) fn read(name: &str, section: &mut Section<'_>, registry: &Registry) -> WorkerSection {
+pub(super) fn read(
+    name: &str,
+    section: &mut Section<'_>,
+    registry: &Registry,
+    hosts: Option<Setting<HostSlots>>,
+) -> WorkerSection {
     if name.len() > limits::MERGE_NAME_CHARS_MAX {
         let line = section.line;
         section.mistake(
@@ -430,6 +484,10 @@ pub(super) fn read(name: &str, section: &mut Section<'_>, registry: &Registry) -
     let call = call(section, &known);
     let shadow: Option<Setting<String>> = section.get(&keys::SHADOW);
     let (slots, set) = slots(section, shadow.is_some());
+    if hosts.is_some() && slots.origin == super::Origin::Default {
+        // Those of each host stand in its place.
+        section.shown.retain(|shown| shown.key != keys::SLOTS.name);
+    }
     let inputs = inputs(section, shadow.as_ref());
     let share = section.word(&keys::SHARE, &SHARES).unwrap_or(Setting::by_default(Share::Balance));
     let (turn, order) = (section.need(&keys::TURN), section.need(&keys::ORDER));
@@ -444,6 +502,8 @@ pub(super) fn read(name: &str, section: &mut Section<'_>, registry: &Registry) -
         known,
         folder: folder.to_owned(),
         inputs,
+        hosts,
+        by_blocks: false,
         slots,
         share,
         set,

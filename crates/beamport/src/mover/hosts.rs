@@ -15,7 +15,7 @@ use crate::limits::{
     ACCOUNTS_PAUSE, ASK_PATIENCE, AWAY, BEAT_PAUSE, BEAT_TROUBLES_MAX, CLOCK_AHEAD_MAX, FENCED_READ, OBEYED_MAX,
 };
 use flow::edge::Post;
-use flow::hosts::{AccountBook, HostAccount, HostState};
+use flow::hosts::{AccountBook, HostAccount, HostState, HostsLayout};
 use flow::records::Run;
 use flow::{Data, Fault, Passes, RunsView};
 use serde_json::{Map, Value, json};
@@ -289,7 +289,8 @@ impl Mover {
         match parts[..] {
             ["beat", host] => {
                 // Others may write into the topic.
-                let is_host = hosts.part.layout.hosts.iter().any(|known| known == host);
+                let HostsLayout { hosts: known, workers, .. } = &hosts.part.layout;
+                let is_host = known.iter().chain(workers).any(|known| known == host);
                 let Ok(beat @ Value::Object(_)) = serde_json::from_str(&post.text) else { return false };
                 if !is_host {
                     return false;
@@ -451,14 +452,22 @@ impl Mover {
         let Some(hosts) = &self.hosts else { return };
         for run in self.keeper.unsealed().filter(|run| run.state == State::Settling) {
             let until = run.stop.saturating_add(run.settle).saturating_add(1);
-            for (stream, host) in &hosts.part.layout.mirrors {
-                if hosts.state_of(run, host) != HostState::Absent {
-                    continue;
-                }
+            let is_absent = |host: &String| hosts.state_of(run, host) == HostState::Absent;
+            let ask = |stream: &String, request: Value| {
                 let mut stages = self.instrument.stages.iter().zip(&self.threads);
                 if let Some((_, thread)) = stages.find(|(stage, _)| stage.source().is_some() && stage.name() == stream)
                 {
-                    drop(sources::ask(thread, stream, json!({"absent": until})));
+                    drop(sources::ask(thread, stream, request));
+                }
+            };
+            for (stream, _) in hosts.part.layout.mirrors.iter().filter(|(_, host)| is_absent(host)) {
+                ask(stream, json!({"absent": until}));
+            }
+            for (worker, inputs) in &hosts.part.dealt {
+                let absent: Vec<&String> =
+                    inputs.iter().filter(|(_, host)| is_absent(host)).map(|(input, _)| input).collect();
+                if !absent.is_empty() {
+                    ask(worker, json!({"absent": until, "inputs": absent}));
                 }
             }
         }
@@ -537,7 +546,7 @@ impl Mover {
             let next = flow::hosts::mirrored_to(&self.data, stream).ok().flatten();
             mirrors.insert(stream.clone(), json!({"host": host, "next": next, "frontier": frontier(stream)}));
         }
-        let own = self.instrument.sources().filter(|source| !hosts.part.layout.mirrors.contains_key(&source.name));
+        let own = self.instrument.sources().filter(|source| !hosts.part.layout.is_from_others(&source.name));
         let entries = own
             .filter(|source| !Data::is_book(&source.name))
             .filter_map(|source| flow::ledger::entries(&self.data, &source.name).ok());

@@ -357,7 +357,8 @@ impl Mover {
 
     /// Names of the stages that read others, in the order of the file.
     pub fn fed_stages(&self) -> Vec<String> {
-        let stages = self.instrument.stages.iter().filter(|stage| stage.source().is_none());
+        let is_fed = |stage: &&Stage| stage.source().is_none() || self.instrument.is_gathered_here(stage.name());
+        let stages = self.instrument.stages.iter().filter(is_fed);
         stages.map(|stage| stage.name().to_owned()).collect()
     }
 

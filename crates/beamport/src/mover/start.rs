@@ -14,7 +14,7 @@ use super::receiver::Asked;
 use super::stage::StageHandle;
 use super::stalls::Stalls;
 use super::{AGAIN, Mover, merges, relays, sources, workers};
-use crate::file::{Instrument, SinkSection, Stage, Start};
+use crate::file::{HostPart, Instrument, SinkSection, Stage, Start};
 use flow::commits::{self, FinishedRuns};
 use flow::edge::Provenance;
 use flow::limits::BOOK_HISTORY_BYTES;
@@ -46,6 +46,9 @@ impl Mover {
         let book = with_room(signals, || Book::open(&data, "control", Keeps::Newest(BOOK_HISTORY_BYTES)))?;
         let control = with_room(signals, || Control::listen(&folder, EdgeCommands::new(&instrument)))?;
         let hosts = with_room(signals, || Hosts::start(&data, &instrument))?;
+        if let Some(part) = &instrument.part {
+            with_room(signals, || remove_shared(&data, part))?;
+        }
         let asked = asked_of(&instrument);
         let mut mover = Self {
             declared: !instrument.runs.is_empty(),
@@ -237,6 +240,19 @@ impl Mover {
         }
         Ok(Value::from(all).to_string())
     }
+}
+
+/// Removes the streams of workers that this host shares with others: what is in them belongs to blocks that others have
+/// got since, or get.
+fn remove_shared(data: &Data, part: &HostPart) -> Result<(), Fault> {
+    for stream in data.streams(true)? {
+        let is_of =
+            |worker: &String| stream.strip_prefix(worker).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        if part.shared.iter().any(is_of) {
+            store::remove(&data.media, &data.stream(&stream)).map_err(|e| flow::stream_fault(&stream, e))?;
+        }
+    }
+    Ok(())
 }
 
 /// Logs what a recovery has cut of the runs.

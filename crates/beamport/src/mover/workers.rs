@@ -50,6 +50,7 @@ pub(super) fn options(section: &WorkerSection) -> WorkOptions {
         code: section.code().to_json().to_string(),
         shadow: section.shadow.as_ref().map(|old| old.value.clone()),
         blames: !section.is_whole(),
+        by_blocks: section.by_blocks,
         ..WorkOptions::memory(slots, section.slot_live.0)
     }
 }

@@ -32,6 +32,20 @@ pub struct HostsLayout {
     pub hosts: Vec<String>,
     /// The host of each stream that is mirrored here, by name of the stream.
     pub mirrors: BTreeMap<String, String>,
+    /// Hosts that share the work of workers: they have no accounts, and are in none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workers: Vec<String>,
+    /// Outputs of such workers that are gathered here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gathered: Vec<String>,
+}
+
+impl HostsLayout {
+    /// Whether the messages of a stream entered the instrument on another host.
+    #[must_use]
+    pub fn is_from_others(&self, stream: &str) -> bool {
+        self.mirrors.contains_key(stream) || self.gathered.iter().any(|known| known == stream)
+    }
 }
 
 /// How far a host has come with a run.

@@ -559,7 +559,8 @@ fn entered(data: &Data, run: &Run, rows: &[Row], begins: &[(String, u64)]) -> Re
             mirrors.push(Mirrored { stream, host, sent: None, received, kept, missing: 0 });
             continue;
         }
-        if filled(data, stream)?.is_some() {
+        let is_gathered = layout.as_ref().is_some_and(|layout| layout.gathered.iter().any(|known| known == stream));
+        if is_gathered || filled(data, stream)?.is_some() {
             // Its messages entered elsewhere: the stage that fills it has an account of each input.
             continue;
         }
@@ -613,15 +614,18 @@ pub(crate) fn filled(data: &Data, stream: &str) -> Result<Option<Commit>, Fault>
 pub fn stage(data: &Data, name: &str) -> Result<Vec<Row>, Fault> {
     let Some(commit) = filled(data, name)? else { return Ok(Vec::new()) };
     let mut rows = Vec::new();
+    let is_gathered = hosts::layout(data)?.is_some_and(|layout| layout.gathered.iter().any(|known| known == name));
     for input in &commit.inputs {
-        let Ok(reader) = data.reader_early(&input.stream) else { continue };
-        if reader.header().uuid != input.uuid {
+        let count = match data.reader_early(&input.stream) {
+            Ok(reader) if reader.header().uuid == input.uuid => reader.bounds().count.max(input.next),
+            // The stream is on another host: what is done of it is in the commit, and what is not done there.
+            Ok(reader) if is_gathered && !reader.header().near.is_empty() => input.next,
+            Err(_) if is_gathered => input.next,
             // The stream was recreated: the messages of this account are gone.
-            continue;
-        }
+            _ => continue,
+        };
         let (aside, skipped, lost) = (group(input, "aside"), group(input, "skipped"), group(input, "lost"));
         let (waits, beyond) = (input.count(WAITS), input.count(BEYOND));
-        let count = reader.bounds().count.max(input.next);
         // The stream no longer holds the messages that a recovery cut after they were read.
         let read = count.saturating_sub(input.first) + input.count(CUT);
         // Messages not examined yet, and examined ones that wait.

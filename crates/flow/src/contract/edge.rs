@@ -257,6 +257,19 @@ pub trait CarrierPlan: Debug + Send + Sync {
     /// time since its start, all that the carrier had.
     fn far(&self, mirror: &Mirror, instrument: &str) -> Arc<dyn SourcePlan>;
 
+    /// The sink by which a host hands out the inputs of a worker on several hosts, in blocks. `name`: of the sink; the
+    /// inputs are those that this host has.
+    fn deal(&self, name: &str, shared: &SharedWorker) -> Arc<dyn LivePlan>;
+
+    /// The two ends of a worker on one of its hosts: the source that fills its input with blocks, and the sink that
+    /// returns their results. The sink reads the commits of the worker, its output and its messages aside, in this
+    /// order. Both keep nothing of record: a block whose results are not returned goes to another host.
+    fn work(&self, shared: &SharedWorker, host: &str) -> (Arc<dyn SourcePlan>, Arc<dyn LivePlan>);
+
+    /// The source that fills the output of a worker on several hosts with the results of all of them. It answers the
+    /// requests of [`CarrierPlan::far`]; `{"absent": TIME, "inputs": [NAME]}` is of these inputs.
+    fn gather(&self, shared: &SharedWorker) -> Arc<dyn SourcePlan>;
+
     /// Opens the bulletin of the instrument, which takes some seconds at most. `host`: the host that posts; a later
     /// process of it shuts out the earlier. `None`: only to read.
     fn bulletin(&self, instrument: &str, host: Option<&str>) -> Result<Box<dyn Bulletin>, Fault>;
@@ -306,6 +319,19 @@ pub struct Mirror {
     pub stream: String,
     /// The other host.
     pub host: String,
+}
+
+/// A worker on several hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedWorker {
+    /// Name of the worker and of its output.
+    pub name: String,
+    /// Name of the instrument.
+    pub instrument: String,
+    /// All its inputs, whichever hosts have them.
+    pub inputs: Vec<String>,
+    /// Into how many parts the blocks go in turn: so many slots can be busy at once.
+    pub parts: u32,
 }
 
 /// A format of files that `beamport export` writes: the end of their names.

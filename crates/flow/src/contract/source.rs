@@ -3,7 +3,7 @@
 //! A source owns no thread, no clock and no stream: a runner calls `step` with the time and an outlet. A step never
 //! blocks and does at most about 10 ms of work, because other sources may share its thread.
 
-use crate::records::{ABSENT, THROTTLED};
+use crate::records::{ABSENT, Input, THROTTLED};
 use crate::{Fault, OriginAccounts, Pushed, Resume};
 use serde_json::Value;
 use std::ops::RangeInclusive;
@@ -117,6 +117,11 @@ pub trait Source: Send {
     /// at most once a second, and commits a changed state: see [`Resume::state`].
     fn state(&self) -> String {
         String::new()
+    }
+    /// The accounts of streams of other hosts that it makes its messages of, as commits of a worker have them: its
+    /// messages entered the instrument there. Asked for with [`Source::state`], which they agree with.
+    fn inputs(&self) -> Vec<Input> {
+        Vec::new()
     }
     /// Whether it needs [`Resume::tail`]: it reads again from its state on, and the numbers of its messages do not say
     /// which of them the stream has. Asked before the start.

@@ -467,14 +467,14 @@ impl Intake {
         if is_table {
             gaps.extend_from_slice(&self.lasting);
         }
-        let state = self.source.state();
+        let (state, inputs) = (self.source.state(), self.source.inputs());
         for (part, rows) in parts.into_iter().enumerate() {
             self.waiting.push_back(Commit {
                 stage: self.name.clone(),
                 run: String::new(),
                 block: 0,
                 time: now,
-                inputs: Vec::new(),
+                inputs: inputs.clone(),
                 // They are in the first part.
                 gaps: std::mem::take(&mut gaps),
                 output_first: 0,

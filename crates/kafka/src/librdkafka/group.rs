@@ -1,6 +1,6 @@
 //! Members of a consumer group.
 
-use super::{Client, Event, Kind, Queue, Wrong, c, c_string, text_of};
+use super::{Client, Event, Kind, Queue, Wake, Wrong, c, c_string, text_of};
 use std::ffi::{c_int, c_void};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -35,6 +35,14 @@ mod codes {
             is_async: c_int,
         ) -> i32;
         pub(super) fn rd_kafka_consumer_close(client: *mut c::rd_kafka_t) -> i32;
+        pub(super) fn rd_kafka_pause_partitions(
+            client: *mut c::rd_kafka_t,
+            partitions: *mut c::rd_kafka_topic_partition_list_t,
+        ) -> i32;
+        pub(super) fn rd_kafka_resume_partitions(
+            client: *mut c::rd_kafka_t,
+            partitions: *mut c::rd_kafka_topic_partition_list_t,
+        ) -> i32;
     }
 }
 
@@ -129,28 +137,64 @@ pub(crate) struct Group {
     queue: Queue,
     client: Arc<Client>,
     topic: String,
+    /// Partitions come and go one by one (`partition.assignment.strategy`), and not all at once.
+    is_cooperative: bool,
 }
 
 /// An event of a member.
 #[derive(Debug)]
 pub(crate) enum GroupEvent {
-    /// These partitions are its own from now on; [`Group::assign`] begins to read them.
+    /// These partitions are its own from now on; [`Group::assign`] or [`Group::add`] begins to read them.
     Assigned(Vec<i32>),
-    /// It has no partitions any more.
-    Revoked,
+    /// These partitions are to go to others: all that it has, which it has released, or those that a cooperative member
+    /// releases with [`Group::release`].
+    Revoked(Vec<i32>),
     /// A message.
     Message(Taken),
     /// An error.
     Wrong(Wrong),
 }
 
-/// A message, copied.
-#[derive(Debug)]
+/// A message. It is dropped before its group.
 pub(crate) struct Taken {
     pub(crate) partition: i32,
     pub(crate) offset: u64,
     pub(crate) time_ms: i64,
-    pub(crate) payload: Vec<u8>,
+    payload: (*const u8, usize),
+    key: (*const u8, usize),
+    _event: Event,
+}
+
+// SAFETY: librdkafka's events belong to no thread, and nobody writes to the bytes.
+unsafe impl Send for Taken {}
+
+impl std::fmt::Debug for Taken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Taken")
+            .field("partition", &self.partition)
+            .field("offset", &self.offset)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Taken {
+    /// Its bytes.
+    pub(crate) fn payload(&self) -> &[u8] {
+        self.bytes(self.payload)
+    }
+
+    /// Its key; empty where it has none.
+    pub(crate) fn key(&self) -> &[u8] {
+        self.bytes(self.key)
+    }
+
+    fn bytes(&self, (at, len): (*const u8, usize)) -> &[u8] {
+        if at.is_null() {
+            return &[];
+        }
+        // SAFETY: the bytes belong to the event, which lives.
+        unsafe { std::slice::from_raw_parts(at, len) }
+    }
 }
 
 impl Group {
@@ -168,7 +212,20 @@ impl Group {
         };
         let raw = NonNull::new(queue).ok_or_else(|| (String::new(), "the client has no group".to_owned()))?;
         let queue = Queue { raw, wakes: None, _client: client.clone() };
-        Ok(Self { queue, client, topic: topic.to_owned() })
+        let is_cooperative = properties
+            .iter()
+            .any(|(name, value)| name == "partition.assignment.strategy" && value == "cooperative-sticky");
+        Ok(Self { queue, client, topic: topic.to_owned(), is_cooperative })
+    }
+
+    /// Raises `wakes` when an event comes while there is none.
+    pub(crate) fn wake_by(&mut self, wakes: &Arc<Wake>) {
+        self.queue.wake_by(wakes);
+    }
+
+    /// Its client, for [`Client::send_offsets`].
+    pub(crate) fn client(&self) -> &Arc<Client> {
+        &self.client
     }
 
     /// Becomes a member.
@@ -183,7 +240,7 @@ impl Group {
         let event = self.queue.event(timeout_ms)?;
         // SAFETY: the event lives until the end of the function.
         match unsafe { c::rd_kafka_event_type(event.0.as_ptr()) } {
-            c::RD_KAFKA_EVENT_FETCH => message(&event),
+            c::RD_KAFKA_EVENT_FETCH => message(event),
             c::RD_KAFKA_EVENT_REBALANCE => Some(self.rebalance(&event)),
             c::RD_KAFKA_EVENT_ERROR => match event.content() {
                 super::Content::Error(wrong) => Some(GroupEvent::Wrong(wrong)),
@@ -203,9 +260,57 @@ impl Group {
         if code == c::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS as i32 {
             return GroupEvent::Assigned(partitions);
         }
-        // SAFETY: the client lives; no list means no partitions.
-        unsafe { codes::rd_kafka_assign(self.client.0.as_ptr(), ptr::null()) };
-        GroupEvent::Revoked
+        if !self.is_cooperative {
+            // SAFETY: the client lives; no list means no partitions.
+            unsafe { codes::rd_kafka_assign(self.client.0.as_ptr(), ptr::null()) };
+        }
+        GroupEvent::Revoked(partitions)
+    }
+
+    /// Reads these partitions too, from where the group has committed: a cooperative member.
+    pub(crate) fn add(&self, partitions: &[i32]) -> Result<(), Wrong> {
+        self.change(partitions, c::rd_kafka_incremental_assign)
+    }
+
+    /// Reads these partitions no longer: a cooperative member, whose partitions then go to others.
+    pub(crate) fn release(&self, partitions: &[i32]) -> Result<(), Wrong> {
+        self.change(partitions, c::rd_kafka_incremental_unassign)
+    }
+
+    fn change(
+        &self,
+        partitions: &[i32],
+        call: unsafe extern "C" fn(
+            *mut c::rd_kafka_t,
+            *const c::rd_kafka_topic_partition_list_t,
+        ) -> *mut c::rd_kafka_error_t,
+    ) -> Result<(), Wrong> {
+        let all: Vec<_> = partitions.iter().map(|partition| (*partition, None)).collect();
+        let list = List::new(&self.topic, &all)?;
+        // SAFETY: the client lives; the list is copied; the error is ours and destroyed here.
+        unsafe {
+            let error = call(self.client.0.as_ptr(), list.0.as_ptr());
+            if error.is_null() {
+                return Ok(());
+            }
+            let text = text_of(c::rd_kafka_error_string(error));
+            c::rd_kafka_error_destroy(error);
+            Err(Wrong { kind: Kind::Other, text })
+        }
+    }
+
+    /// Fetches nothing of these partitions for now, or does again. Messages that were fetched and not polled are
+    /// fetched once more.
+    pub(crate) fn pause(&self, partitions: &[i32], is_paused: bool) -> Result<(), Wrong> {
+        let all: Vec<_> = partitions.iter().map(|partition| (*partition, None)).collect();
+        let list = List::new(&self.topic, &all)?;
+        // SAFETY: the client lives; the call writes errors into the list.
+        answered(unsafe {
+            match is_paused {
+                true => codes::rd_kafka_pause_partitions(self.client.0.as_ptr(), list.0.as_ptr()),
+                false => codes::rd_kafka_resume_partitions(self.client.0.as_ptr(), list.0.as_ptr()),
+            }
+        })
     }
 
     /// Reads these partitions of its own from these offsets on.
@@ -240,8 +345,8 @@ impl Drop for Group {
     }
 }
 
-/// The message of an event, copied.
-fn message(event: &Event) -> Option<GroupEvent> {
+/// The message of an event, which has one.
+fn message(event: Event) -> Option<GroupEvent> {
     // SAFETY: the event lives, and its message with it; the error of a message is read as a number.
     unsafe {
         let message = c::rd_kafka_event_message_next(event.0.as_ptr());
@@ -257,10 +362,35 @@ fn message(event: &Event) -> Option<GroupEvent> {
         }
         let mut kind = c::rd_kafka_timestamp_type_t::RD_KAFKA_TIMESTAMP_NOT_AVAILABLE;
         let time_ms = c::rd_kafka_message_timestamp(message, &raw mut kind);
-        let (payload, len) = ((*message).payload, (*message).len);
-        let payload =
-            if payload.is_null() { Vec::new() } else { std::slice::from_raw_parts(payload.cast::<u8>(), len).to_vec() };
+        let payload = ((*message).payload.cast::<u8>().cast_const(), (*message).len);
+        let key = ((*message).key.cast::<u8>().cast_const(), (*message).key_len);
         let (partition, offset) = ((*message).partition, u64::try_from((*message).offset).unwrap_or(0));
-        Some(GroupEvent::Message(Taken { partition, offset, time_ms, payload }))
+        Some(GroupEvent::Message(Taken { partition, offset, time_ms, payload, key, _event: event }))
+    }
+}
+
+impl Client {
+    /// Adds the offsets behind these to the transaction of this client: the group of `member` commits them with it. It
+    /// waits for the brokers.
+    pub(crate) fn send_offsets(
+        &self,
+        member: &Self,
+        topic: &str,
+        offsets: &[(i32, Option<u64>)],
+        timeout_ms: i32,
+    ) -> Result<(), super::Failed> {
+        let list = List::new(topic, offsets).map_err(super::Failed::Ended)?;
+        // SAFETY: the client lives; the answer is ours, or null where it has left its group.
+        let group = unsafe { c::rd_kafka_consumer_group_metadata(member.0.as_ptr()) };
+        if group.is_null() {
+            let text = "this host has left its group".to_owned();
+            return Err(super::Failed::NeedsAbort(Wrong { kind: Kind::Other, text }));
+        }
+        // SAFETY: both clients live; the list is copied, and the group's metadata is destroyed here.
+        self.step(unsafe {
+            let error = c::rd_kafka_send_offsets_to_transaction(self.0.as_ptr(), list.0.as_ptr(), group, timeout_ms);
+            c::rd_kafka_consumer_group_metadata_destroy(group);
+            error
+        })
     }
 }

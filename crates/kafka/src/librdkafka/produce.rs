@@ -156,8 +156,15 @@ fn bytes(bytes: &[u8]) -> c::rd_kafka_vu_s__bindgen_ty_1__bindgen_ty_1 {
 
 impl Topic {
     /// Puts a message into the queue that sends these bytes where they are; they come back with
-    /// [`Client::returned`] once there is a report with their mark, which nothing else under way has. Never waits.
-    pub(crate) fn lend(&self, partition: i32, payload: Vec<u8>, mark: usize) -> Result<(), (Vec<u8>, Unsent)> {
+    /// [`Client::returned`] once there is a report with their mark, which nothing else under way has. The key is
+    /// copied; an empty one is none. Never waits.
+    pub(crate) fn lend(
+        &self,
+        partition: i32,
+        key: &[u8],
+        payload: Vec<u8>,
+        mark: usize,
+    ) -> Result<(), (Vec<u8>, Unsent)> {
         use c::rd_kafka_vtype_t as V;
         let all = [
             argument(V::RD_KAFKA_VTYPE_RKT, |value| value.rkt = self.raw.as_ptr()),
@@ -166,13 +173,15 @@ impl Topic {
             argument(V::RD_KAFKA_VTYPE_MSGFLAGS, |value| value.i = 0),
             argument(V::RD_KAFKA_VTYPE_VALUE, |value| value.mem = bytes(&payload)),
             argument(V::RD_KAFKA_VTYPE_OPAQUE, |value| value.ptr = ptr::without_provenance_mut(mark)),
+            argument(V::RD_KAFKA_VTYPE_KEY, |value| value.mem = bytes(key)),
         ];
+        let count = if key.is_empty() { all.len() - 1 } else { all.len() };
         // The memory of the bytes stays where it is when the vector moves.
         self.client.lent().insert(mark, payload);
         // SAFETY: topic and client live; the arguments are filled. The payload lives until its report is taken or the
         // client is destroyed, since the client keeps it. The answer is null or an error that is ours.
         unsafe {
-            let error = c::rd_kafka_produceva(self.client.0.as_ptr(), all.as_ptr().cast(), all.len());
+            let error = c::rd_kafka_produceva(self.client.0.as_ptr(), all.as_ptr().cast(), count);
             if error.is_null() {
                 return Ok(());
             }

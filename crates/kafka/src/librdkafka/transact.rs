@@ -101,7 +101,7 @@ impl Client {
     }
 
     /// The answer of a step as a value.
-    fn step(&self, error: *mut c::rd_kafka_error_t) -> Result<(), Failed> {
+    pub(super) fn step(&self, error: *mut c::rd_kafka_error_t) -> Result<(), Failed> {
         if error.is_null() {
             return Ok(());
         }

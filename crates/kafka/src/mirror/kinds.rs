@@ -1,12 +1,12 @@
 //! The carrier `kafka`: its keys, and how `[hosts]` is read.
 
-use super::plan::{Carrier, FarPlan, NearPlan};
+use super::plan::{Carrier, DealPlan, FarPlan, GatherPlan, NearPlan, WorkPlan};
 #[cfg(not(feature = "client"))]
 use crate::kinds::unbuilt;
 use crate::kinds::{BROKERS, PROPERTIES, note_unbuilt, read_properties};
 use crate::plan::wrong_brokers;
 use crate::property;
-use flow::edge::{Bulletin, CarrierKind, CarrierPlan, LivePlan, Mirror, SourcePlan};
+use flow::edge::{Bulletin, CarrierKind, CarrierPlan, LivePlan, Mirror, SharedWorker, SourcePlan};
 use flow::{Fault, LiveSink, Source};
 use settings::{Key, Section, Setting, key};
 use std::sync::Arc;
@@ -57,6 +57,19 @@ impl CarrierPlan for Carrier {
         Arc::new(FarPlan { mirror: mirror.clone(), instrument: instrument.to_owned(), carrier: self.clone() })
     }
 
+    fn deal(&self, name: &str, shared: &SharedWorker) -> Arc<dyn LivePlan> {
+        Arc::new(DealPlan { name: name.to_owned(), shared: shared.clone(), carrier: self.clone() })
+    }
+
+    fn work(&self, shared: &SharedWorker, host: &str) -> (Arc<dyn SourcePlan>, Arc<dyn LivePlan>) {
+        let plan = WorkPlan::new(shared, self, host);
+        (Arc::new(plan.clone()), Arc::new(plan))
+    }
+
+    fn gather(&self, shared: &SharedWorker) -> Arc<dyn SourcePlan> {
+        Arc::new(GatherPlan { shared: shared.clone(), carrier: self.clone() })
+    }
+
     #[cfg(feature = "client")]
     fn bulletin(&self, instrument: &str, host: Option<&str>) -> Result<Box<dyn Bulletin>, Fault> {
         Ok(Box::new(super::bulletin::TopicBulletin::open(self, instrument, host)?))
@@ -105,5 +118,71 @@ impl SourcePlan for FarPlan {
 
     fn secrets(&self) -> Vec<String> {
         self.carrier.secrets()
+    }
+}
+
+impl LivePlan for DealPlan {
+    #[cfg(feature = "client")]
+    fn build(&self, inputs: &[String]) -> Result<Box<dyn LiveSink>, Fault> {
+        Ok(Box::new(super::shared::Deal::new(self.clone(), inputs)))
+    }
+
+    #[cfg(not(feature = "client"))]
+    fn build(&self, _: &[String]) -> Result<Box<dyn LiveSink>, Fault> {
+        let Self { name, shared, carrier: _ } = self;
+        let _ = shared;
+        Err(unbuilt("sink", name))
+    }
+
+    fn secrets(&self) -> Vec<String> {
+        self.carrier.secrets()
+    }
+}
+
+impl SourcePlan for GatherPlan {
+    #[cfg(feature = "client")]
+    fn build(&self) -> Result<Box<dyn Source>, Fault> {
+        Ok(Box::new(super::shared::Gather::new(self.clone())))
+    }
+
+    #[cfg(not(feature = "client"))]
+    fn build(&self) -> Result<Box<dyn Source>, Fault> {
+        Err(unbuilt("source", &self.shared.name))
+    }
+
+    fn secrets(&self) -> Vec<String> {
+        self.carrier.secrets()
+    }
+}
+
+impl SourcePlan for WorkPlan {
+    #[cfg(feature = "client")]
+    fn build(&self) -> Result<Box<dyn Source>, Fault> {
+        Ok(Box::new(super::shared::Member::new(self.ends.clone())))
+    }
+
+    #[cfg(not(feature = "client"))]
+    fn build(&self) -> Result<Box<dyn Source>, Fault> {
+        Err(unbuilt("source", &self.ends.shared.name))
+    }
+
+    fn secrets(&self) -> Vec<String> {
+        self.ends.carrier.secrets()
+    }
+}
+
+impl LivePlan for WorkPlan {
+    #[cfg(feature = "client")]
+    fn build(&self, _: &[String]) -> Result<Box<dyn LiveSink>, Fault> {
+        Ok(Box::new(super::shared::Results::new(self.ends.clone())))
+    }
+
+    #[cfg(not(feature = "client"))]
+    fn build(&self, _: &[String]) -> Result<Box<dyn LiveSink>, Fault> {
+        Err(unbuilt("sink", &self.ends.shared.name))
+    }
+
+    fn secrets(&self) -> Vec<String> {
+        self.ends.carrier.secrets()
     }
 }

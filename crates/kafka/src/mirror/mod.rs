@@ -24,6 +24,7 @@ mod near;
 #[cfg(any(feature = "client", test))]
 mod packer;
 mod plan;
+mod shared;
 #[cfg(test)]
 mod tests;
 #[cfg(feature = "client")]

@@ -112,7 +112,7 @@ struct Topics {
 
 impl Post for Topics {
     fn post(&mut self, input: usize, bytes: Vec<u8>, mark: usize) -> Result<Option<Vec<u8>>, Fault> {
-        match self.producer.lend(self.numbers[input], 0, bytes, mark) {
+        match self.producer.lend(self.numbers[input], 0, &[], bytes, mark) {
             Ok(()) => Ok(None),
             Err((bytes, Unsent::Full)) => Ok(Some(bytes)),
             Err((_, Unsent::Wrong(wrong))) => Err(self.away(&wrong)),

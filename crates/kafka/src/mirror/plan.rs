@@ -1,10 +1,12 @@
 //! The meaning of `[hosts]` with `carrier = "kafka"`: data alone.
 
+use super::shared::Ends;
 #[cfg(feature = "client")]
 use crate::plan::{Plan, Start};
 use crate::property::Property;
-use flow::edge::Mirror;
+use flow::edge::{Mirror, SharedWorker};
 use settings::Setting;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The section.
@@ -58,4 +60,32 @@ pub(crate) struct FarPlan {
     pub(crate) mirror: Mirror,
     pub(crate) instrument: String,
     pub(crate) carrier: Carrier,
+}
+
+/// The sink that hands out the inputs of a worker on several hosts.
+#[derive(Clone, Debug)]
+pub(crate) struct DealPlan {
+    /// Name of the sink.
+    pub(crate) name: String,
+    pub(crate) shared: SharedWorker,
+    pub(crate) carrier: Carrier,
+}
+
+/// The source that fills the output of such a worker.
+#[derive(Clone, Debug)]
+pub(crate) struct GatherPlan {
+    pub(crate) shared: SharedWorker,
+    pub(crate) carrier: Carrier,
+}
+
+/// The two ends of such a worker on one of its hosts, which share what they have under way.
+#[derive(Clone, Debug)]
+pub(crate) struct WorkPlan {
+    pub(crate) ends: Arc<Ends>,
+}
+
+impl WorkPlan {
+    pub(crate) fn new(shared: &SharedWorker, carrier: &Carrier, host: &str) -> Self {
+        Self { ends: Arc::new(Ends::new(shared.clone(), carrier.clone(), host)) }
+    }
 }

@@ -6,10 +6,11 @@ use crate::librdkafka::{Content, Kind, Spec, TopicAnswer, Wrong};
 use crate::limits::{BULLETIN_TOPIC, CARRIED_BYTES_MAX, START_PATIENCE_MS, TOPIC_PAUSE};
 use crate::plan::Plan;
 use flow::{Fault, RUNS};
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 /// The use of a topic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Use {
     /// Blocks of a stream: they are held for the time of the key `keep`.
     Stream,
@@ -40,15 +41,29 @@ fn settings(carrier: &Carrier, of: Use) -> Vec<(&'static str, String)> {
 /// The topics of streams that were asked for; those that are missing are made.
 pub(super) fn ensure(asking: &Asking<'_>, carrier: &Carrier) -> Result<Vec<TopicAnswer>, Fault> {
     let use_of = |topic: &str| if topic.ends_with(&format!(".{RUNS}")) { Use::Runs } else { Use::Stream };
-    ensure_as(asking, carrier, &use_of)
+    ensure_as(asking, carrier, &use_of, &|_| 1)
+}
+
+/// The same for the topics of a worker on several hosts, of so many partitions each.
+pub(super) fn ensure_shared(
+    asking: &Asking<'_>,
+    carrier: &Carrier,
+    partitions: &dyn Fn(&str) -> i32,
+) -> Result<Vec<TopicAnswer>, Fault> {
+    ensure_as(asking, carrier, &|_| Use::Stream, partitions)
 }
 
 /// The same for the topics of bulletins.
 pub(super) fn ensure_bulletins(asking: &Asking<'_>, carrier: &Carrier) -> Result<Vec<TopicAnswer>, Fault> {
-    ensure_as(asking, carrier, &|_| Use::Bulletin)
+    ensure_as(asking, carrier, &|_| Use::Bulletin, &|_| 1)
 }
 
-fn ensure_as(asking: &Asking<'_>, carrier: &Carrier, use_of: &dyn Fn(&str) -> Use) -> Result<Vec<TopicAnswer>, Fault> {
+fn ensure_as(
+    asking: &Asking<'_>,
+    carrier: &Carrier,
+    use_of: &dyn Fn(&str) -> Use,
+    partitions: &dyn Fn(&str) -> i32,
+) -> Result<Vec<TopicAnswer>, Fault> {
     loop {
         let found = asking.topics()?;
         let mut missing = Vec::new();
@@ -63,9 +78,11 @@ fn ensure_as(asking: &Asking<'_>, carrier: &Carrier, use_of: &dyn Fn(&str) -> Us
         if missing.is_empty() {
             return Ok(found);
         }
-        for of in [Use::Runs, Use::Stream, Use::Bulletin] {
-            let topics: Vec<String> = missing.iter().filter(|topic| use_of(topic) == of).cloned().collect();
-            create(asking, carrier, &topics, of)?;
+        let kinds: BTreeSet<(Use, i32)> = missing.iter().map(|topic| (use_of(topic), partitions(topic))).collect();
+        for (of, count) in kinds {
+            let is_of = |topic: &&String| (use_of(topic), partitions(topic)) == (of, count);
+            let topics: Vec<String> = missing.iter().filter(is_of).cloned().collect();
+            create(asking, carrier, &topics, (of, count))?;
         }
         if Instant::now() >= asking.until {
             return Err(asking.away(&Wrong::timed_out()));
@@ -76,11 +93,11 @@ fn ensure_as(asking: &Asking<'_>, carrier: &Carrier, use_of: &dyn Fn(&str) -> Us
 }
 
 /// Makes topics. One that another host has made meanwhile is right too.
-fn create(asking: &Asking<'_>, carrier: &Carrier, topics: &[String], of: Use) -> Result<(), Fault> {
+fn create(asking: &Asking<'_>, carrier: &Carrier, topics: &[String], (of, count): (Use, i32)) -> Result<(), Fault> {
     if topics.is_empty() {
         return Ok(());
     }
-    let (client, size) = (asking.claim.client(), (1, carrier.replication));
+    let (client, size) = (asking.claim.client(), (count, carrier.replication));
     let settings = settings(carrier, of);
     let asked = client.ask_create(topics, size, &settings, START_PATIENCE_MS, asking.answers);
     asked.map_err(|wrong| asking.away(&wrong))?;
@@ -96,7 +113,12 @@ fn create(asking: &Asking<'_>, carrier: &Carrier, topics: &[String], of: Use) ->
 /// Where each topic begins and ends, in the order of `topics`.
 pub(super) fn bounds(asking: &Asking<'_>, topics: &[TopicAnswer]) -> Result<Vec<(u64, u64)>, Fault> {
     let all: Vec<(String, i32)> = topics.iter().map(|topic| (topic.name.clone(), 0)).collect();
-    let (first, end) = (asking.offsets(&all, Spec::First)?, asking.offsets(&all, Spec::End)?);
+    bounds_of(asking, &all)
+}
+
+/// The same for these partitions.
+pub(super) fn bounds_of(asking: &Asking<'_>, all: &[(String, i32)]) -> Result<Vec<(u64, u64)>, Fault> {
+    let (first, end) = (asking.offsets(all, Spec::First)?, asking.offsets(all, Spec::End)?);
     let of = |offsets: &Offsets, place: &(String, i32)| offsets.get(place).copied().flatten().unwrap_or(0);
     Ok(all.iter().map(|place| (of(&first, place), of(&end, place))).collect())
 }
@@ -107,7 +129,7 @@ pub(super) fn refused(plan: &Plan, topic: &str, wrong: &Wrong) -> Fault {
     let hint = match wrong.kind {
         Kind::Replication => "`replication` of `[hosts]` is above the number of brokers".to_owned(),
         _ => format!(
-            "make it with one partition, or allow the user of {} to make, write and read topics of its name",
+            "make it, or allow the user of {} to make, write and read topics of its name",
             plan.brokers.as_str()
         ),
     };

@@ -58,6 +58,9 @@ pub mod flags {
     pub const CLOCK: u16 = 4;
     /// The source sends its last value again: content and source time are those of an earlier message.
     pub const REPEAT: u16 = 8;
+    /// The first message of a block that a host has got to work on: a worker makes no block across it, and a commit of
+    /// all that lies before it. Messages leave the host without it.
+    pub const BLOCK: u16 = 16;
     /// A byte in bits 8 to 15, which a source uses as it likes; the store keeps them.
     pub const fn of_source(byte: u8) -> u16 {
         (byte as u16) << 8

@@ -15,7 +15,7 @@ use crate::format::commit::Commit;
 use crate::format::control_page::{Head, STATE_FAILED};
 use crate::format::entry::{ENTRY_BYTES, Entry};
 use crate::format::segments::{TIME_ROW_BYTES, segment_name, segment_number, table_bytes};
-use crate::limits::{GROW_BYTES_MAX, GROW_BYTES_MIN, TIME_BLOCK};
+use crate::limits::{GROW_BYTES_MAX, GROW_BYTES_MIN, TIME_BLOCK, WRITE_BYTES_MAX};
 use crate::live::pins::Pins;
 use crate::live::protocol::{Bell, mark};
 use crate::live::segment::Segment;
@@ -26,8 +26,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
-/// One write to the medium at most: from 4 MiB on, size no longer matters to its speed.
-const WRITE_BYTES_MAX: usize = 4 << 20;
 /// Payload bytes of one commit at most (a whole segment always): the live place comes free in steps, so that the
 /// writer fills one part while the medium takes the other.
 const COMMIT_BYTES_MAX: u64 = 128 << 20;

@@ -19,6 +19,7 @@ fn host(name: &str, mirrors: &[(&str, &str)], numbers: &[std::ops::Range<u64>]) 
         host: name.to_owned(),
         hosts: ["a", "b"].map(str::to_owned).to_vec(),
         mirrors: mirrors.iter().map(|(stream, host)| ((*stream).to_owned(), (*host).to_owned())).collect(),
+        ..HostsLayout::default()
     };
     let book = AccountBook::open(&data, &layout).unwrap();
     let mut writer = data.writer("x", &Options::disk(1 << 20)).unwrap();

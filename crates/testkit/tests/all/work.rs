@@ -12,7 +12,7 @@ mod slots;
 use beamport_testkit::{Counts, Dice, Machine, PretendMedia, Slots, histories};
 use flow::{
     Data, Fault, Made, Outputs, Share, Slot, SlotEnd, SlotOptions, Stepped, Stop, UpstreamState, Work, WorkOptions,
-    Worker, aside_of,
+    Worker, aside_of, commits_of,
 };
 use history::{History, INPUT, Kind, POISON, SAME, STAGE};
 use std::collections::{BTreeMap, BTreeSet};
@@ -137,6 +137,8 @@ fn of_any(seed: u64) -> Counts {
         keep_order: !dice.one_in(4),
         ..WorkOptions::memory(slots, 1 << 20)
     };
+    let by_blocks = level == Level::Memory && options.keep_order && options.share == Share::Balance && dice.one_in(2);
+    let options = WorkOptions { by_blocks, ..options };
     // Large ones fill the rings, which turn many times.
     let payload = dice.pick(&[0, 0, 3000, 40_000]);
     let mut history = History::new(seed, dice, options, payload, Any::default());
@@ -209,6 +211,7 @@ impl History<Any> {
         if found != apart.iter().cloned().collect::<Vec<_>>() {
             self.fail(format!("aside are {found:?}, not {apart:?}"));
         }
+        let blocks = self.check_blocks(&data);
         self.kill_slots();
         let mut counts = self.counts();
         counts += [
@@ -217,9 +220,27 @@ impl History<Any> {
             ("aside", apart.len() as u64),
             ("changes", self.kind.changes),
             ("blamed", blamed),
+            ("blocks", blocks),
         ]
         .into();
         counts
+    }
+
+    /// No commit is of messages of two blocks of another host; how many blocks end with one.
+    fn check_blocks(&self, data: &Data) -> u64 {
+        if !self.options.by_blocks {
+            return 0;
+        }
+        let read = |bytes: Vec<u8>| flow::records::Commit::read(&bytes).unwrap().inputs[0].next;
+        let ends: Vec<u64> = data.book_messages(&commits_of(STAGE)).unwrap().into_iter().map(read).collect();
+        let begins = (0_u64..).zip(&self.input).filter(|(_, n)| **n % 11 < 2).map(|(sequence, _)| sequence);
+        let begins: Vec<u64> = begins.collect();
+        for pair in ends.windows(2) {
+            if let Some(within) = begins.iter().find(|begin| pair[0] < **begin && **begin < pair[1]) {
+                self.fail(format!("a commit goes from {} to {}, and a block begins with {within}", pair[0], pair[1]));
+            }
+        }
+        begins.iter().filter(|begin| ends.contains(begin)).count() as u64
     }
 }
 
@@ -365,7 +386,11 @@ fn lives(test: &str, seeds: u64) {
     );
     // Histories in which nothing happens prove nothing.
     let n = sum["histories"];
-    let happens = sum["deaths"] > n && sum["slots"] > 10 * n && sum["cuts"] > n / 2 && sum["blamed"] < n / 20;
+    let happens = sum["blocks"] > n
+        && sum["deaths"] > n
+        && sum["slots"] > 10 * n
+        && sum["cuts"] > n / 2
+        && sum["blamed"] < n / 20;
     assert!(n < 100 || happens, "{sum:?}");
 }
 

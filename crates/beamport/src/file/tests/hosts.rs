@@ -2,7 +2,7 @@
 
 use super::*;
 use flow::Source;
-use flow::edge::{Bulletin, CarrierKind, CarrierPlan, Mirror};
+use flow::edge::{Bulletin, CarrierKind, CarrierPlan, Mirror, SharedWorker};
 use flow::hosts::HostsLayout;
 use std::collections::BTreeMap;
 
@@ -20,6 +20,18 @@ impl CarrierPlan for Pigeons {
 
     fn far(&self, mirror: &Mirror, instrument: &str) -> Arc<dyn SourcePlan> {
         Arc::new(Letter(format!("{}: {instrument}.{} of {}", mirror.name, mirror.stream, mirror.host)))
+    }
+
+    fn deal(&self, _: &str, _: &SharedWorker) -> Arc<dyn LivePlan> {
+        Arc::new(Nowhere)
+    }
+
+    fn work(&self, shared: &SharedWorker, host: &str) -> (Arc<dyn SourcePlan>, Arc<dyn LivePlan>) {
+        (Arc::new(Letter(format!("{} of {} parts on {host}", shared.name, shared.parts))), Arc::new(Nowhere))
+    }
+
+    fn gather(&self, shared: &SharedWorker) -> Arc<dyn SourcePlan> {
+        Arc::new(Letter(format!("{}.{} of {}", shared.instrument, shared.name, shared.inputs.join(" and "))))
     }
 
     fn bulletin(&self, instrument: &str, _: Option<&str>) -> Result<Box<dyn Bulletin>, Fault> {
@@ -82,9 +94,17 @@ fn part_of(name: &str, lead: Option<&str>, mirrored: &str, near: &str) -> HostPa
         host: name.to_owned(),
         hosts: ["daq", "store"].map(str::to_owned).to_vec(),
         mirrors: owned(&[(mirrored, near)]),
+        ..HostsLayout::default()
     };
-    let stages = owned(&[("all", "store"), ("w", "daq"), ("x", "daq"), ("y", "store")]);
-    HostPart { name: name.to_owned(), lead: lead.map(str::to_owned), layout, stages, files_of_one_run: BTreeMap::new() }
+    HostPart {
+        name: name.to_owned(),
+        lead: lead.map(str::to_owned),
+        layout,
+        shared: Vec::new(),
+        dealt: BTreeMap::new(),
+        stages: owned(&[("all", "store"), ("w", "daq"), ("x", "daq"), ("y", "store")]),
+        files_of_one_run: BTreeMap::new(),
+    }
 }
 
 fn names(instrument: &Instrument) -> Vec<&str> {
@@ -189,4 +209,73 @@ fn a_mirror_is_kept_as_its_section_says() {
         wrong(&text.replace("1 GiB", "1 MiB")),
         ["28: wrong value of `retain` in [mirror.y]; write at least 8 MiB, or a smaller `live`"]
     );
+}
+
+/// The same instrument with a worker on two more hosts.
+fn with_workers(hosts: &str, keys: &str) -> String {
+    let file = FILE.replace("[host.store]", "[host.n1]\n[host.\"n{2..3}\"]\n[host.store]");
+    format!("{file}[worker.points]\ncall = \"copy\"\ninputs = [\"x\", \"y\"]\nhosts = {hosts}\n{keys}")
+}
+
+#[test]
+fn a_worker_on_several_hosts_has_a_part_on_each_of_them_and_where_it_is_read() {
+    let text = with_workers(
+        "{ n1 = 2, \"n{2..3}\" = 4 }",
+        "[merge.more]\nkind = \"time\"\ninputs = [\"points\"]\nhost = \"store\"\n",
+    );
+    let part = |host: &str| parsed(&text).unwrap().part(host).unwrap();
+    let n2 = part("n2");
+    assert_eq!(names(&n2), ["points.in", "points", "points.out"]);
+    let worker = n2.workers().next().unwrap();
+    assert_eq!((worker.slots.value, worker.by_blocks, worker.output.level()), (4, true, Level::Memory));
+    assert_eq!(worker.inputs.value, ["points.in"]);
+    assert_eq!(n2.live_sinks().next().unwrap().inputs.value, ["points.commits", "points", "points.aside"]);
+    let words = |part: &Instrument| -> Vec<String> {
+        part.sources().filter_map(|source| source.plan.build().err()).map(|fault| fault.what).collect()
+    };
+    assert_eq!(words(&n2), ["points of 10 parts on n2"]);
+    let own = n2.part.as_ref().unwrap();
+    assert_eq!((own.shared.as_slice(), own.lead.as_ref()), (["points".to_owned()].as_slice(), None));
+    assert_eq!((own.layout.hosts.len(), own.layout.workers.len(), n2.runs.len()), (2, 3, 0));
+    // Each host hands out what it has; `points` is where it is read.
+    let daq = part("daq");
+    assert_eq!(names(&daq), ["x", "all", "w", "hosts", "points.in"]);
+    assert_eq!(daq.live_sinks().find(|sink| sink.name == "points.in").unwrap().inputs.value, ["x"]);
+    let store = part("store");
+    assert_eq!(names(&store), ["y", "x", "lead.runs", "points", "all", "more", "hosts", "points.in"]);
+    assert!(words(&store).contains(&"loki.points of x and y".to_owned()), "{:?}", words(&store));
+    assert!(store.is_gathered_here("points") && !daq.is_gathered_here("points"));
+    // Where nobody reads it, the first host has it.
+    let alone = parsed(&with_workers("{ n1 = 1 }", "")).unwrap();
+    assert!(alone.clone().part("daq").unwrap().is_gathered_here("points"));
+    assert!(!alone.part("store").unwrap().is_gathered_here("points"));
+    let kept = with_workers("{ n1 = 1 }", "[mirror.points]\nlevel = \"memory\"\n");
+    let daq = parsed(&kept).unwrap().part("daq").unwrap();
+    assert_eq!(daq.sources().find(|source| source.name == "points").unwrap().stream.level(), Level::Memory);
+    let shown = parsed(&text).unwrap().show();
+    let again = parsed(&shown).unwrap_or_else(|mistakes| panic!("{shown}\n{mistakes:?}"));
+    assert_eq!(names(&again.part("n3").unwrap()), ["points.in", "points", "points.out"]);
+}
+
+#[test]
+fn what_a_worker_on_several_hosts_cannot_have_is_named() {
+    let is_wrong = |hosts: &str, keys: &str, what: &str| {
+        let mistakes = wrong(&with_workers(hosts, keys));
+        assert!(mistakes.iter().any(|mistake| mistake.contains(what)), "{what}: {mistakes:?}");
+    };
+    is_wrong("{ n4 = 2 }", "", "names no host: `n4`");
+    is_wrong("{ daq = 2 }", "", "worker `points` cannot share host `daq`");
+    is_wrong("{ store = 2 }", "", "worker `points` cannot share host `store`");
+    is_wrong("{ n1 = 0 }", "", "write 1 to 32");
+    is_wrong("{ n1 = 1, \"n{1..2}\" = 1 }", "", "wrong value of `hosts`");
+    is_wrong("{}", "", "wrong value of `hosts`");
+    is_wrong("[\"n1\"]", "", "wrong value of `hosts`");
+    is_wrong("{ n1 = 2 }", "host = \"n1\"\n", "has `host` and `hosts`");
+    is_wrong("{ n1 = 2 }", "slots = 3\n", "has `slots` and `hosts`");
+    is_wrong("{ n1 = 2 }", "share = \"key\"\n", "cannot be on several hosts");
+    let twice = "[worker.more]\ncall = \"copy\"\ninputs = [\"points\"]\nhosts = { n2 = 1 }\n";
+    is_wrong("{ n1 = 2 }", twice, "worker `more` cannot read `points`");
+    let histogram = "call = \"histogram\"\nparameters = { pixels = 4, of = \"start\" }";
+    let state = with_workers("{ n1 = 2 }", "").replace("call = \"copy\"", histogram);
+    assert!(wrong(&state).iter().any(|mistake| mistake.contains("cannot be on several hosts")), "{:?}", wrong(&state));
 }

@@ -144,7 +144,10 @@ impl Work {
         let header = source.reader.header();
         let epoch_ends = header.epochs.iter().find(|e| e.1 > first).map_or(u64::MAX, |e| e.1);
         // What retention has taken is for a slot to find: it says how much was lost.
-        let next = (first + count).min(epoch_ends);
+        let mut next = (first + count).min(epoch_ends);
+        if self.options.by_blocks {
+            next = source.block_begins(first + 1, next).unwrap_or(next);
+        }
         Some((first, source.open_end(first, next)))
     }
 

@@ -25,6 +25,7 @@ use self::slot_entry::SlotEntry;
 use self::source::Source;
 use self::statistics::Statistics;
 use crate::Fault;
+use crate::aside;
 use crate::book::{Book, Keeps, newest_commit};
 use crate::commits::commits_of;
 use crate::cuts::Cuts;
@@ -105,6 +106,9 @@ pub struct WorkOptions {
     /// Whether a message at which slots die is set aside. Otherwise it is retried without end, because the state that
     /// the code keeps must not miss a message.
     pub blames: bool,
+    /// The input has blocks of another host, each of which begins with [`store::flags::BLOCK`]: one commit ends with
+    /// each of them, and the stream of messages aside is there from the start.
+    pub by_blocks: bool,
 }
 
 impl WorkOptions {
@@ -125,6 +129,7 @@ impl WorkOptions {
             code: String::new(),
             shadow: None,
             blames: true,
+            by_blocks: false,
         }
     }
 
@@ -316,6 +321,9 @@ impl Work {
             options,
         };
         work.resume_aside(state["aside"].as_u64().filter(|_| is_same).unwrap_or(0))?;
+        if work.options.by_blocks && work.aside.is_none() {
+            work.aside = Some(aside::open(data, stage, work.like())?);
+        }
         work.resume(shown)?;
         Ok(work)
     }
@@ -365,8 +373,15 @@ impl Work {
         let epoch = self.sources[input].reader.header().epoch_of(first);
         let id = self.next_piece;
         self.next_piece += 1;
-        self.pieces.insert(id, Piece::new(input, epoch, (first, next), parts));
+        let mut piece = Piece::new(input, epoch, (first, next), parts);
+        piece.begins = self.begins_block(input, first);
+        self.pieces.insert(id, piece);
         id
+    }
+
+    /// Whether a block of another host begins with a message.
+    fn begins_block(&mut self, input: usize, sequence: u64) -> bool {
+        self.options.by_blocks && self.sources[input].block_begins(sequence, sequence + 1).is_some()
     }
 
     /// Its name.

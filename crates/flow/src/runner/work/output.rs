@@ -39,6 +39,11 @@ impl Work {
         let mut did = false;
         let ids: Vec<u64> = self.pieces.keys().copied().collect();
         for id in ids {
+            let is_uncommitted = did || self.pending.iter().any(|pending| pending.sequence.is_none());
+            if is_uncommitted && self.pieces.get(&id).is_some_and(|piece| piece.begins) {
+                // The commit of all before it is in the book before anything of it is shown.
+                break;
+            }
             let Some(mut piece) = self.pieces.remove(&id) else { continue };
             // As far as it goes: outputs of a block may be more than a slot's stream holds.
             let end = piece.answered();

@@ -87,6 +87,8 @@ pub(super) struct Piece {
     pub(super) reasons: BTreeMap<String, u64>,
     /// It has no messages: the input is complete up to this time.
     pub(super) time: Option<i64>,
+    /// A block of another host begins with it: all before it is in a commit before it is shown.
+    pub(super) begins: bool,
 }
 
 impl Piece {
@@ -111,6 +113,7 @@ impl Piece {
             aside_from: None,
             reasons: BTreeMap::new(),
             time: None,
+            begins: false,
         }
     }
 

@@ -100,6 +100,7 @@ impl Work {
             }
         }
         for piece in pieces.values_mut() {
+            piece.begins = self.begins_block(piece.input, piece.first);
             let stream = &self.sources[piece.input].account.stream;
             // Before one that went on as it is, those that did not were gone by then.
             let went = || passed.range((piece.input, piece.first)..(piece.input, piece.next)).map(|p| p.1);
@@ -140,11 +141,19 @@ impl Work {
     /// Queues the blocks that are under way: first those in `order`, of which something is shown, then the others in
     /// their places. The messages between are cut again.
     fn queue(&mut self, mut pieces: BTreeMap<Block, Piece>, mut order: Vec<Block>) {
+        let by_blocks = self.options.by_blocks;
         let mut rest: Vec<Block> = pieces.keys().copied().filter(|key| !order.contains(key)).collect();
         for (input, source) in self.sources.iter_mut().enumerate() {
             let mut at = source.account.next;
             for (_, first, next) in pieces.keys().filter(|key| key.0 == input) {
-                rest.extend(source.open_ranges(at, *first).into_iter().map(|(first, next)| (input, first, next)));
+                for (mut first, next) in source.open_ranges(at, *first) {
+                    // Several blocks of another host may lie between two that were answered.
+                    while let Some(begins) = source.block_begins(first + 1, next).filter(|_| by_blocks) {
+                        rest.push((input, first, begins));
+                        first = begins;
+                    }
+                    rest.push((input, first, next));
+                }
                 at = at.max(*next);
             }
             source.cut = at;

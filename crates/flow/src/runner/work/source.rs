@@ -12,7 +12,7 @@ use crate::records::{CUT, Input, WAITS, epoch_end};
 use crate::worker::Waiting;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use store::{Error, Kind, Parent, ReadOptions, Reader, Writer};
+use store::{Error, Kind, Parent, ReadOptions, Reader, Writer, flags};
 
 pub(super) struct Source {
     pub(super) reader: Reader,
@@ -78,6 +78,20 @@ impl Lag {
 }
 
 impl Source {
+    /// The first message from `first` on, and below `next`, with which a block of another host begins.
+    pub(super) fn block_begins(&mut self, first: u64, next: u64) -> Option<u64> {
+        let mut at = first;
+        while at < next {
+            let entries = self.reader.entries(at, (next - at) as usize).ok().filter(|entries| !entries.is_empty())?;
+            let found = entries.iter().position(|entry| entry.flags & flags::BLOCK != 0);
+            if let Some(found) = found {
+                return Some(at + found as u64);
+            }
+            at += entries.len() as u64;
+        }
+        None
+    }
+
     pub(super) fn open(
         data: &Data,
         stage: &str,

@@ -5,7 +5,7 @@ use beamport_testkit::{Counts, Dice, Machine, PretendMedia, Slots};
 use flow::{Data, Fault, SlotEnd, Stepped, UpstreamState, Work, WorkOptions, Worker};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use store::{Drain, Level, Meta, Options, ReadOptions, Reader, SchemaId, Writer};
+use store::{Drain, Level, Meta, Options, ReadOptions, Reader, SchemaId, Writer, flags};
 
 pub(crate) const INPUT: &str = "raw";
 pub(crate) const STAGE: &str = "peaks";
@@ -175,7 +175,10 @@ impl<K: Kind> History<K> {
             }
             let n = self.appended;
             let schema = SchemaId(*b"test");
-            let meta = Meta { source_time: n as i64, origin: (n % 3) as u32, origin_seq: n / 3, schema, flags: 0 };
+            // Of another host's blocks some have one message.
+            let begins = self.options.by_blocks && n % 11 < 2;
+            let flags = if begins { flags::BLOCK } else { 0 };
+            let meta = Meta { source_time: n as i64, origin: (n % 3) as u32, origin_seq: n / 3, schema, flags };
             match writer.push(&meta, &[&n.to_le_bytes(), &vec![n as u8; self.payload]]) {
                 Ok(_) => {
                     self.appended += 1;

@@ -1,0 +1,151 @@
+"""A worker on several hosts, joined by Apache Kafka: its output is that of one host, whichever of them die."""
+
+import os
+import signal
+import time
+
+import pytest
+from conftest import until
+from signals import stop
+from test_hosts import beamport, hosts  # noqa: F401
+
+pytestmark = pytest.mark.services
+
+# It leaves out, refuses, passes on, and makes two of one.
+CODE = """
+import time
+import beamport
+import numpy as np
+
+@beamport.worker
+def points(message):
+    number = message.origin_seq
+    if number % 7 == 3:
+        return None
+    if number % 50 == 5:
+        raise ValueError(f"message {number}")
+    if number % 5 == 1:
+        return message
+    value = np.float32(message.array.mean())
+    return [value, float(number)] if number % 5 == 2 else value
+
+@beamport.worker
+def slow(message, pause=0.002):
+    time.sleep(pause)
+    return float(message.origin_seq)
+"""
+
+WORKERS = ["n1", "n2", "n3"]
+
+
+def stages(call: str, more: str = "") -> str:
+    """Two cameras on hosts of their own, and a worker on three more."""
+    cameras = "".join(
+        f'[source.{name}]\nkind = "sim"\nmodel = "camera"\nshape = [16, 16]\norigin = "{name}"\nfps = {fps}\nlevel = "disk"\nhost = "{host}"\n'
+        for name, fps, host in [("left", 200, "a"), ("right", 120, "b")]
+    )
+    return (
+        cameras
+        + f'[worker.points]\ncall = "mine.py:{call}"\ninputs = ["left", "right"]\n'
+        + "hosts = { n1 = 2, n2 = 1, n3 = 2 }\n"
+        + more
+        + '[run.first]\nsettle = "500 ms"\n'
+    )
+
+
+def members(hosts, host: str, name: str) -> list[tuple[str, int]]:  # noqa: F811
+    """Origins and numbers of the messages of the run on a host, in order."""
+    run = beamport.open(hosts.folder(host)).run("first")
+    return [(m.origin, m.origin_seq) for m in run[name].read()]
+
+
+def ended(hosts, keeps) -> int:  # noqa: F811
+    """Ends the run; how many messages it took in. Its output has exactly their results, in the order of each input."""
+    hosts.lab.interrupt(hosts.processes["a"])
+    for host in "ab":
+        hosts.lab.end(hosts.processes[host])
+    made, count = members(hosts, "a", "points"), 0
+    for host, name in [("a", "left"), ("b", "right")]:
+        near = members(hosts, host, name)
+        assert [key for key in made if key[0] == name] == [key for key in near for _ in range(keeps(key[1]))]
+        assert len(near) > 100
+        count += len(near)
+    for host in "ab":
+        ledger = beamport.open(hosts.folder(host)).run("first").ledger()
+        assert ledger["closed"] and ledger["lost"] == 0, ledger
+    return count
+
+
+def results(number: int) -> int:
+    """How many results CODE makes of a message."""
+    if number % 7 == 3 or number % 50 == 5:
+        return 0
+    return 2 if number % 5 == 2 else 1
+
+
+@pytest.fixture
+def shared(lab, hosts):  # noqa: F811
+    """Makes an instrument whose worker is shared by three hosts."""
+    (lab.folder / "mine.py").write_text(CODE)
+
+    def make(name: str, call: str, more: str = ""):
+        made = hosts(name, stages(call, more), hosts=["a", "b", *WORKERS])
+        for host in ["a", "b", *WORKERS]:
+            made.up(host)
+        return made
+
+    return make
+
+
+def test_output_of_several_hosts_is_that_of_one(shared):
+    instrument = shared("union", "points")
+    instrument.moves("a", "points")
+    time.sleep(3)
+    print(f"{ended(instrument, results)} messages over three hosts: 0 missing, 0 twice, in order")
+
+
+def test_others_take_the_blocks_of_a_host_that_is_killed_for_good(lab, shared):
+    instrument = shared("gone", "points")
+    instrument.moves("a", "points")
+    time.sleep(2)
+    instrument.kill("n2")
+    killed, before = time.monotonic(), instrument.count("a", "points")
+    said = lambda: lab.said(instrument.processes["a"])[1][-2000:]  # noqa: E731
+    until(lambda: instrument.count("a", "points") > before + 3000, said)
+    print(f"{time.monotonic() - killed:.1f} s after the kill the output has 3,000 more messages")
+    print(f"{ended(instrument, results)} messages, a host killed for good: 0 missing, 0 twice, in order")
+
+
+def test_hosts_leave_join_and_stand_still_while_data_flow(lab, shared, times):
+    instrument = shared("joined", "points")
+    instrument.moves("a", "points")
+    for _ in range(times(1, 10)):
+        # In order: nobody waits for the end of its session.
+        lab.interrupt(instrument.processes["n1"])
+        lab.end(instrument.processes["n1"])
+        instrument.moves("a", "points")
+        # Longer than its session: others have had its blocks when it goes on.
+        stop(instrument.processes["n3"].pid)
+        time.sleep(times(8, 30))
+        instrument.moves("a", "points")
+        instrument.up("n1")
+        os.kill(instrument.processes["n3"].pid, signal.SIGCONT)
+        instrument.moves("n1", "points")
+    print(f"{ended(instrument, results)} messages, hosts left, joined and stood still: 0 missing, 0 twice")
+
+
+@pytest.mark.long
+def test_hosts_of_all_kinds_and_the_broker_are_killed(lab, shared, kafka, times, dice):
+    instrument = shared("killed", "points")
+    instrument.moves("a", "points")
+    kills = times(3, 60)
+    for victim in dice.sample(["a", "b", "broker", *WORKERS] * kills, 6 * kills):
+        time.sleep(dice.uniform(0.05, 0.5))
+        if victim == "broker":
+            kafka.kill()
+            kafka.start()
+        else:
+            instrument.kill(victim)
+            instrument.up(victim)
+        instrument.moves("a", "points")
+    print(f"injected {6 * kills} kills of hosts and broker: {ended(instrument, results)} messages, 0 missing, 0 twice")
