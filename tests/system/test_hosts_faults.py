@@ -102,10 +102,10 @@ def test_a_topic_that_was_cut_while_a_host_is_away_is_an_exact_loss(lab, hosts, 
     lab.interrupt(hosts.processes["a"])
     lab.end(hosts.processes["a"], 1)
     lab.end(hosts.processes["b"], 1)
-    near, far = (hosts.stream(host, "camera") for host in "ab")
+    # Of the run alone: on a slow machine the camera is up before the run begins, and its account is of the run.
+    near, far = (beamport.open(hosts.folder(host)).run("first")["camera"] for host in "ab")
     there = {m.origin_seq for m in far.read()}
-    # Behind the run the hosts end one after the other.
-    missing = sorted({m.origin_seq for m in near.read() if m.origin_seq < max(there)} - there)
+    missing = sorted({m.origin_seq for m in near.read()} - there)
     assert missing == list(range(missing[0], missing[-1] + 1)) and missing[0] >= before
     for host in "ab":
         ledger = beamport.open(hosts.folder(host)).run("first").ledger()
@@ -125,10 +125,10 @@ def test_a_topic_that_is_deleted_is_made_again_and_what_is_lost_is_counted(lab, 
     lab.interrupt(hosts.processes["a"])
     for host in "ab":
         lab.end(hosts.processes[host], None)
-    near, far = (list(hosts.stream(host, "camera").read()) for host in "ab")
+    near, far = (list(beamport.open(hosts.folder(host)).run("first")["camera"].read()) for host in "ab")
     there = [m.origin_seq for m in far]
     assert there == sorted(set(there)), "twice, or out of order"
-    missing = len({m.origin_seq for m in near if m.origin_seq < there[-1]} - set(there))
+    missing = len({m.origin_seq for m in near} - set(there))
     for host in "ab":
         ledger = beamport.open(hosts.folder(host)).run("first").ledger()
         assert ledger["closed"] and ledger["lost"] == missing, (host, missing, ledger["lost"])

@@ -173,16 +173,11 @@ impl Instrument {
     #[must_use]
     pub fn crossings(&self) -> Vec<Crossing<'_>> {
         let Some(hosts) = &self.hosts else { return Vec::new() };
-        let stages = self.stages.iter().filter(|stage| !is_shared(stage)).map(|stage| {
-            let beside = stage.worker().map_or(&[][..], |worker| &worker.side_inputs);
-            (stage.name(), stage.inputs().iter().chain(beside))
-        });
-        let sinks = self.sinks.iter().map(|sink| (sink.name.as_str(), sink.inputs.value.iter().chain(&[])));
         let mut all: Vec<Crossing<'_>> = Vec::new();
         let from = |stream: &str| self.stage(stream).filter(|stage| !is_shared(stage));
-        for (name, inputs) in stages.chain(sinks) {
+        for (name, inputs) in self.reads() {
             let far = hosts.host_of(name);
-            let from_others = inputs.filter_map(|stream| {
+            let from_others = inputs.into_iter().filter_map(|stream| {
                 let near = hosts.host_of(from(stream)?.name());
                 (near != far).then_some(Crossing { stream, near, far })
             });

@@ -111,23 +111,26 @@ impl Instrument {
         self.shared_workers().any(|worker| worker.hosts.iter().flat_map(|hosts| &hosts.0).any(|(name, _)| name == host))
     }
 
-    /// The hosts on which a stream is read, beside those that share a worker.
-    fn readers_of(&self, hosts: &Hosts, stream: &str) -> Vec<String> {
+    /// The stages and sinks of one host each, with all that they read.
+    pub(super) fn reads(&self) -> Vec<(&str, Vec<&String>)> {
         let stages = self.stages.iter().filter(|stage| !is_shared(stage)).map(|stage| {
             let beside = stage.worker().map_or(&[][..], |worker| &worker.side_inputs);
-            (stage.name(), stage.inputs().iter().chain(beside))
+            (stage.name(), stage.inputs().iter().chain(beside).collect())
         });
-        let sinks = self.sinks.iter().map(|sink| (sink.name.as_str(), sink.inputs.value.iter().chain(&[])));
-        let reads = stages.chain(sinks).filter_map(|(name, mut inputs)| {
-            inputs.any(|input| input == stream).then(|| hosts.host_of(name).to_owned())
-        });
-        reads.collect()
+        let sinks = self.sinks.iter().map(|sink| (sink.name.as_str(), sink.inputs.value.iter().collect()));
+        stages.chain(sinks).collect()
+    }
+
+    /// The hosts on which a stream is read, beside those that share a worker.
+    fn readers_of(&self, hosts: &Hosts, stream: &str) -> Vec<String> {
+        let reads = self.reads().into_iter().filter(|(_, inputs)| inputs.iter().any(|input| *input == stream));
+        reads.map(|(name, _)| hosts.host_of(name).to_owned()).collect()
     }
 
     /// Whether this part gathers the output of a worker on several hosts under this name.
     #[must_use]
     pub fn is_gathered_here(&self, name: &str) -> bool {
-        self.part.as_ref().is_some_and(|part| part.layout.gathered.iter().any(|known| known == name))
+        self.part.as_ref().is_some_and(|part| part.layout.is_gathered(name))
     }
 
     /// Whether a host has the output of a worker on several hosts: it reads that, or it leads and nobody does.
@@ -151,7 +154,7 @@ impl Instrument {
             name: worker.name.clone(),
             instrument: self.name.value.clone(),
             inputs: worker.inputs.value.clone(),
-            parts: on.iter().map(|(_, slots)| slots).sum::<u64>().min(limits::SHARED_PARTS_MAX) as u32,
+            parts: worker.hosts.as_ref().map_or(0, |hosts| hosts.total()).min(limits::SHARED_PARTS_MAX) as u32,
         };
         let live = |name: String, inputs: Vec<String>, plan: Arc<dyn LivePlan>| {
             let (inputs, early) = (Setting::by_default(inputs), Setting::by_default(true));

@@ -44,7 +44,13 @@ impl HostsLayout {
     /// Whether the messages of a stream entered the instrument on another host.
     #[must_use]
     pub fn is_from_others(&self, stream: &str) -> bool {
-        self.mirrors.contains_key(stream) || self.gathered.iter().any(|known| known == stream)
+        self.mirrors.contains_key(stream) || self.is_gathered(stream)
+    }
+
+    /// Whether a stream is the output of a worker on other hosts.
+    #[must_use]
+    pub fn is_gathered(&self, stream: &str) -> bool {
+        self.gathered.iter().any(|known| known == stream)
     }
 }
 

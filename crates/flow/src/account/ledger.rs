@@ -559,7 +559,7 @@ fn entered(data: &Data, run: &Run, rows: &[Row], begins: &[(String, u64)]) -> Re
             mirrors.push(Mirrored { stream, host, sent: None, received, kept, missing: 0 });
             continue;
         }
-        let is_gathered = layout.as_ref().is_some_and(|layout| layout.gathered.iter().any(|known| known == stream));
+        let is_gathered = layout.as_ref().is_some_and(|layout| layout.is_gathered(stream));
         if is_gathered || filled(data, stream)?.is_some() {
             // Its messages entered elsewhere: the stage that fills it has an account of each input.
             continue;
@@ -614,13 +614,14 @@ pub(crate) fn filled(data: &Data, stream: &str) -> Result<Option<Commit>, Fault>
 pub fn stage(data: &Data, name: &str) -> Result<Vec<Row>, Fault> {
     let Some(commit) = filled(data, name)? else { return Ok(Vec::new()) };
     let mut rows = Vec::new();
-    let is_gathered = hosts::layout(data)?.is_some_and(|layout| layout.gathered.iter().any(|known| known == name));
+    // Looked up for streams of other hosts alone.
+    let is_gathered = || Ok::<_, Fault>(hosts::layout(data)?.is_some_and(|layout| layout.is_gathered(name)));
     for input in &commit.inputs {
         let count = match data.reader_early(&input.stream) {
             Ok(reader) if reader.header().uuid == input.uuid => reader.bounds().count.max(input.next),
             // The stream is on another host: what is done of it is in the commit, and what is not done there.
-            Ok(reader) if is_gathered && !reader.header().near.is_empty() => input.next,
-            Err(_) if is_gathered => input.next,
+            Ok(reader) if !reader.header().near.is_empty() && is_gathered()? => input.next,
+            Err(_) if is_gathered()? => input.next,
             // The stream was recreated: the messages of this account are gone.
             _ => continue,
         };

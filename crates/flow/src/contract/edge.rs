@@ -330,7 +330,7 @@ pub struct SharedWorker {
     pub instrument: String,
     /// All its inputs, whichever hosts have them.
     pub inputs: Vec<String>,
-    /// Into how many parts the blocks go in turn: so many slots can be busy at once.
+    /// The number of parts into which blocks go in turn: as many slots can be busy at once.
     pub parts: u32,
 }
 

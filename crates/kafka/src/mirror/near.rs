@@ -17,7 +17,7 @@ use crate::client::Claim;
 use crate::librdkafka::{Batch, Kind, Queue, Topic, Unsent, Wake, Wrong};
 use crate::limits::{ANSWER_PATIENCE, BATCH_MESSAGES, START_PATIENCE_MS};
 use crate::plan::Plan;
-use crate::producer::{Producer, Report, pairs};
+use crate::producer::{Producer, Report};
 use crate::source::reading;
 use flow::{Aside, Confirmed, Fault, LiveBatch, LiveSink};
 use serde_json::{Value, json};
@@ -122,13 +122,7 @@ impl Post for Topics {
 
 impl Topics {
     fn away(&self, wrong: &Wrong) -> Fault {
-        let reads = self.plan.carrier.reads(&self.plan.name, Vec::new());
-        let side = crate::trouble::Side { kind: "sink", ..reads.side() };
-        match wrong.kind {
-            Kind::TooLarge => Fault::new("a block is above the limits of its topic", &wrong.text)
-                .hint("raise `max.message.bytes` of the topic, or remove the topic: beamport makes it again"),
-            _ => side.away(wrong),
-        }
+        self.plan.carrier.unsent(&self.plan.name, wrong)
     }
 }
 
@@ -137,12 +131,7 @@ impl Open {
         let topics: Vec<String> = inputs.iter().map(|stream| Carrier::topic(&plan.instrument, stream)).collect();
         let reads = plan.carrier.reads(&plan.name, topics.clone());
         let ends = ends(plan, &reads)?;
-        // A block has waited for others already.
-        let at_once = [("linger.ms".to_owned(), "0".to_owned())];
-        let pairs = pairs(&plan.carrier.brokers, at_once.into_iter().chain(reads.side().pairs()?).collect());
-        let gapless = ("enable.gapless.guarantee".to_owned(), "true".to_owned());
-        let pairs = pairs.into_iter().chain([gapless]).collect();
-        let mut producer = Producer::with(&pairs).map_err(|(name, text)| reads.side().refused(&name, text))?;
+        let mut producer = plan.carrier.producer(&reads)?;
         let numbers = topics.iter().map(|topic| producer.topic(topic)).collect::<Result<_, _>>()?;
         let packer = Packer::new(inputs, &ends, state, Sizes::default(), now)?;
         Ok(Self { packer, to: Topics { producer, numbers, plan: plan.clone() }, silent: None, trouble: None })

@@ -1,9 +1,16 @@
 //! The meaning of `[hosts]` with `carrier = "kafka"`: data alone.
 
 use super::shared::Ends;
-#[cfg(feature = "client")]
-use crate::plan::{Plan, Start};
 use crate::property::Property;
+#[cfg(feature = "client")]
+use crate::{
+    librdkafka::{Kind, Wrong},
+    plan::{Plan, Start},
+    producer::{Producer, pairs},
+    trouble::Side,
+};
+#[cfg(feature = "client")]
+use flow::Fault;
 use flow::edge::{Mirror, SharedWorker};
 use settings::Setting;
 use std::sync::Arc;
@@ -27,6 +34,24 @@ impl Carrier {
     /// The topic of a stream.
     pub(crate) fn topic(instrument: &str, stream: &str) -> String {
         format!("{instrument}.{stream}")
+    }
+
+    /// A client that sends blocks, which have waited for others already: in order, and nothing behind a refused one.
+    pub(crate) fn producer(&self, reads: &Plan) -> Result<Producer, Fault> {
+        let own = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let user = [own("linger.ms", "0")].into_iter().chain(reads.side().pairs()?).collect();
+        let all = pairs(&self.brokers, user).into_iter().chain([own("enable.gapless.guarantee", "true")]).collect();
+        Producer::with(&all).map_err(|(name, text)| reads.side().refused(&name, text))
+    }
+
+    /// The fault of a sink of this name whose block was not sent.
+    pub(crate) fn unsent(&self, name: &str, wrong: &Wrong) -> Fault {
+        let reads = self.reads(name, Vec::new());
+        match wrong.kind {
+            Kind::TooLarge => Fault::new("a block is above the limits of its topic", &wrong.text)
+                .hint("raise `max.message.bytes` of the topic, or remove the topic: beamport makes it again"),
+            _ => Side { kind: "sink", ..reads.side() }.away(wrong),
+        }
     }
 
     /// The plan of a reader of these topics, for its questions and its faults.

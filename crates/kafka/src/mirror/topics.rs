@@ -6,11 +6,10 @@ use crate::librdkafka::{Content, Kind, Spec, TopicAnswer, Wrong};
 use crate::limits::{BULLETIN_TOPIC, CARRIED_BYTES_MAX, START_PATIENCE_MS, TOPIC_PAUSE};
 use crate::plan::Plan;
 use flow::{Fault, RUNS};
-use std::collections::BTreeSet;
 use std::time::Instant;
 
 /// The use of a topic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
     /// Blocks of a stream: they are held for the time of the key `keep`.
     Stream,
@@ -41,28 +40,28 @@ fn settings(carrier: &Carrier, of: Use) -> Vec<(&'static str, String)> {
 /// The topics of streams that were asked for; those that are missing are made.
 pub(super) fn ensure(asking: &Asking<'_>, carrier: &Carrier) -> Result<Vec<TopicAnswer>, Fault> {
     let use_of = |topic: &str| if topic.ends_with(&format!(".{RUNS}")) { Use::Runs } else { Use::Stream };
-    ensure_as(asking, carrier, &use_of, &|_| 1)
+    ensure_as(asking, carrier, &use_of, 1)
 }
 
-/// The same for the topics of a worker on several hosts, of so many partitions each.
+/// The same for topics of a worker on several hosts, which have this number of partitions each.
 pub(super) fn ensure_shared(
     asking: &Asking<'_>,
     carrier: &Carrier,
-    partitions: &dyn Fn(&str) -> i32,
+    partitions: i32,
 ) -> Result<Vec<TopicAnswer>, Fault> {
     ensure_as(asking, carrier, &|_| Use::Stream, partitions)
 }
 
 /// The same for the topics of bulletins.
 pub(super) fn ensure_bulletins(asking: &Asking<'_>, carrier: &Carrier) -> Result<Vec<TopicAnswer>, Fault> {
-    ensure_as(asking, carrier, &|_| Use::Bulletin, &|_| 1)
+    ensure_as(asking, carrier, &|_| Use::Bulletin, 1)
 }
 
 fn ensure_as(
     asking: &Asking<'_>,
     carrier: &Carrier,
     use_of: &dyn Fn(&str) -> Use,
-    partitions: &dyn Fn(&str) -> i32,
+    partitions: i32,
 ) -> Result<Vec<TopicAnswer>, Fault> {
     loop {
         let found = asking.topics()?;
@@ -78,11 +77,9 @@ fn ensure_as(
         if missing.is_empty() {
             return Ok(found);
         }
-        let kinds: BTreeSet<(Use, i32)> = missing.iter().map(|topic| (use_of(topic), partitions(topic))).collect();
-        for (of, count) in kinds {
-            let is_of = |topic: &&String| (use_of(topic), partitions(topic)) == (of, count);
-            let topics: Vec<String> = missing.iter().filter(is_of).cloned().collect();
-            create(asking, carrier, &topics, (of, count))?;
+        for of in [Use::Runs, Use::Stream, Use::Bulletin] {
+            let topics: Vec<String> = missing.iter().filter(|topic| use_of(topic) == of).cloned().collect();
+            create(asking, carrier, &topics, (of, partitions))?;
         }
         if Instant::now() >= asking.until {
             return Err(asking.away(&Wrong::timed_out()));

@@ -16,7 +16,7 @@ use flow::edge::Mirror;
 use flow::{Fault, Identity, Outlet, Pushed, Resume};
 use serde_json::{Value, json};
 use std::ops::Range;
-use store::{Block, Meta, Mirrored};
+use store::{Block, BlockMessage, Meta, Mirrored};
 
 /// Where a mirror is: the state of its source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -65,6 +65,37 @@ impl Place {
     }
 }
 
+/// The origins of the newest block, with their rows in the stream that its messages are appended to.
+#[derive(Default)]
+pub(crate) struct BlockOrigins {
+    names: Vec<String>,
+    rows: Vec<u32>,
+}
+
+impl BlockOrigins {
+    /// Gives the origins of a block rows in the stream.
+    pub(crate) fn learn(&mut self, block: &Block<'_>, out: &mut dyn Outlet) -> Result<(), Fault> {
+        if self.names.iter().map(String::as_str).ne(block.origins.iter().copied()) {
+            self.rows = block.origins.iter().map(|name| out.origin(name)).collect::<Result<_, _>>()?;
+            self.names = block.origins.iter().map(|name| (*name).to_owned()).collect();
+        }
+        Ok(())
+    }
+
+    /// A message of that block as a mirror appends it.
+    pub(crate) fn mirrored(&self, message: &BlockMessage<'_>, near: Identity) -> Mirrored {
+        let entry = &message.entry;
+        let meta = Meta {
+            source_time: entry.source_time,
+            origin: self.rows[entry.origin as usize],
+            origin_seq: entry.origin_seq,
+            schema: entry.schema,
+            flags: entry.flags,
+        };
+        Mirrored { meta, arrival_time: entry.arrival_time, near, crc: message.sum }
+    }
+}
+
 /// The mirror as a state machine over the records of its topic.
 pub(crate) struct Unpacker {
     follow: Follow,
@@ -72,8 +103,7 @@ pub(crate) struct Unpacker {
     done: Option<usize>,
     /// Messages are missing since the last message that was appended: none is, before the account has them.
     holds: bool,
-    /// Names of origins of the newest block, and their rows in the mirror.
-    origins: (Vec<String>, Vec<u32>),
+    origins: BlockOrigins,
     frontier: i64,
     missing: u64,
     messages: u64,
@@ -87,7 +117,7 @@ impl Unpacker {
             follow: Follow::resume(&resume.mirrored, kept),
             done: None,
             holds: false,
-            origins: Default::default(),
+            origins: BlockOrigins::default(),
             frontier: i64::MIN,
             missing: 0,
             messages: 0,
@@ -159,7 +189,7 @@ impl Unpacker {
                 new.doubles
             }
         };
-        self.learn_origins(block, out)?;
+        self.origins.learn(block, out)?;
         while done < block.len() {
             self.done = Some(done);
             let Some(message) = block.message(done) else {
@@ -171,16 +201,8 @@ impl Unpacker {
                 }
                 return Ok(Pushed::Full);
             };
-            let entry = &message.entry;
             let near = Identity { uuid: head.uuid, epoch: head.epoch, sequence: message.sequence };
-            let meta = Meta {
-                source_time: entry.source_time,
-                origin: self.origins.1[entry.origin as usize],
-                origin_seq: entry.origin_seq,
-                schema: entry.schema,
-                flags: entry.flags,
-            };
-            let mirrored = Mirrored { meta, arrival_time: entry.arrival_time, near, crc: message.sum };
+            let mirrored = self.origins.mirrored(&message, near);
             if out.push_mirrored(&mirrored, message.payload)? == Pushed::Full {
                 return Ok(Pushed::Full);
             }
@@ -189,15 +211,6 @@ impl Unpacker {
             self.follow.append(near);
         }
         Ok(Pushed::Taken)
-    }
-
-    /// Gives the origins of a block rows in the mirror.
-    fn learn_origins(&mut self, block: &Block<'_>, out: &mut dyn Outlet) -> Result<(), Fault> {
-        if self.origins.0.iter().map(String::as_str).ne(block.origins.iter().copied()) {
-            let rows = block.origins.iter().map(|name| out.origin(name)).collect::<Result<Vec<_>, _>>()?;
-            self.origins = (block.origins.iter().map(|name| (*name).to_owned()).collect(), rows);
-        }
-        Ok(())
     }
 
     /// Enters messages that are missing into the account. False: not now, because messages before them are not safe.

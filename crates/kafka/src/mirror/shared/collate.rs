@@ -12,6 +12,7 @@
 //! with its first. Those of blocks that a process handed out without a record, before another took its place, are
 //! dropped.
 
+use super::super::unpacker::BlockOrigins;
 use super::order::{Lane, OrderRecord, Says};
 use super::record::{Content, ResultKey};
 use crate::limits::{REPLACED_MAX, RESULT_BITS};
@@ -19,7 +20,7 @@ use flow::records::Input;
 use flow::{Fault, Identity, Outlet, Pushed};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use store::{Block, BlockHead, Meta, Mirrored, hex, unhex16};
+use store::{Block, BlockHead, hex, unhex16};
 
 /// The account of an input, and how far the order has come in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -240,33 +241,13 @@ pub(crate) struct Collator {
     name: String,
     /// Results are lost since the last message was appended: none is, before the account has them.
     holds: bool,
-    origins: (Vec<String>, Vec<u32>),
+    origins: BlockOrigins,
     messages: u64,
     missing: u64,
 }
 
+#[cfg(feature = "client")]
 impl Collator {
-    /// Goes on at `place`, whose offsets of results are those that are read next. `mirrored`: the newest messages of
-    /// the stream.
-    pub(crate) fn new(place: Place, inputs: &[String], mirrored: &[Identity]) -> Self {
-        let uuid = uuid_of(&place.id);
-        let had = mirrored.iter().find(|known| known.uuid == uuid).map(|known| known.sequence);
-        Self {
-            early: place.results.iter().map(|_| BTreeMap::new()).collect(),
-            next: place.results.iter().map(|reading| reading.offset).collect(),
-            had: had.filter(|sequence| *sequence < store::limits::NEAR_GONE),
-            place,
-            inputs: inputs.to_vec(),
-            uuid,
-            wanted: None,
-            name: String::new(),
-            holds: false,
-            origins: Default::default(),
-            messages: 0,
-            missing: 0,
-        }
-    }
-
     /// The least frontier of the inputs, whose results are in the stream; none before each of them is known.
     pub(crate) fn frontier(&self) -> i64 {
         let of = |name: &String| self.place.inputs.get(name)?.lane.newest.map(|head| head.frontier);
@@ -286,6 +267,29 @@ impl Collator {
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.messages, self.missing)
     }
+}
+
+impl Collator {
+    /// Goes on at `place`, whose offsets of results are those that are read next. `mirrored`: the newest messages of
+    /// the stream.
+    pub(crate) fn new(place: Place, inputs: &[String], mirrored: &[Identity]) -> Self {
+        let uuid = uuid_of(&place.id);
+        let had = mirrored.iter().find(|known| known.uuid == uuid).map(|known| known.sequence);
+        Self {
+            early: place.results.iter().map(|_| BTreeMap::new()).collect(),
+            next: place.results.iter().map(|reading| reading.offset).collect(),
+            had: had.filter(|sequence| *sequence < store::limits::NEAR_GONE),
+            place,
+            inputs: inputs.to_vec(),
+            uuid,
+            wanted: None,
+            name: String::new(),
+            holds: false,
+            origins: BlockOrigins::default(),
+            messages: 0,
+            missing: 0,
+        }
+    }
 
     /// The partition and the block whose results come next; none where the next record of the order does.
     pub(crate) fn wants(&self) -> Option<(usize, u64)> {
@@ -297,8 +301,8 @@ impl Collator {
         self.place.order = offset;
         let name = String::from_utf8_lossy(key).into_owned();
         let said = OrderRecord::read(payload).filter(|_| self.inputs.contains(&name));
-        let lane = |name: &str| self.place.inputs.get(name).map(|followed| followed.lane.clone()).unwrap_or_default();
-        match said.filter(|said| lane(&name).accepts(said)) {
+        let known = self.place.inputs.get(&name);
+        match said.filter(|said| known.is_none_or(|followed| followed.lane.accepts(said))) {
             Some(said @ OrderRecord { says: Says::Block(head, partition, offset), .. }) => {
                 let partition = usize::try_from(partition).unwrap_or(usize::MAX);
                 if partition < self.early.len() {
@@ -322,8 +326,8 @@ impl Collator {
         !self.holds
     }
 
-    /// Appends the results of the wanted block where they came early: false where they did not. Full: once more in a
-    /// later step.
+    /// Appends the results of the wanted block where they came early; none where they did not. Full: the caller repeats
+    /// it in a later step.
     pub(crate) fn append_early(&mut self, now: i64, out: &mut dyn Outlet) -> Result<Option<Pushed>, Fault> {
         let Some(mut wanted) = self.wanted else { return Ok(None) };
         if !self.may_append(out) {
@@ -485,7 +489,7 @@ impl Collator {
 /// The stream and the block whose results are appended.
 struct Pushing<'a> {
     out: &'a mut dyn Outlet,
-    origins: &'a mut (Vec<String>, Vec<u32>),
+    origins: &'a mut BlockOrigins,
     messages: &'a mut u64,
     /// The sequence of the newest result that the stream had at the start.
     had: Option<u64>,
@@ -534,25 +538,14 @@ impl Pushing<'_> {
         if *is_cut || block.is_empty() {
             return Ok(Pushed::Taken);
         }
-        if self.origins.0.iter().map(String::as_str).ne(block.origins.iter().copied()) {
-            let rows = block.origins.iter().map(|name| self.out.origin(name)).collect::<Result<Vec<_>, _>>()?;
-            *self.origins = (block.origins.iter().map(|name| (*name).to_owned()).collect(), rows);
-        }
+        self.origins.learn(&block, self.out)?;
         let first = (*done).saturating_sub(block.head.first) as usize;
         for at in first..block.len() {
             let number = block.head.first + at as u64;
             // Kafka has compared its own checksum: only a program that writes other bytes gets here.
             if let Some(message) = block.message(at).filter(|_| !self.is_had(number)) {
-                let entry = &message.entry;
-                let meta = Meta {
-                    source_time: entry.source_time,
-                    origin: self.origins.1[entry.origin as usize],
-                    origin_seq: entry.origin_seq,
-                    schema: entry.schema,
-                    flags: entry.flags,
-                };
                 let near = Identity { uuid: self.uuid, epoch: 0, sequence: self.sequence(number) };
-                let mirrored = Mirrored { meta, arrival_time: entry.arrival_time, near, crc: message.sum };
+                let mirrored = self.origins.mirrored(&message, near);
                 if self.out.push_mirrored(&mirrored, message.payload)? == Pushed::Full {
                     return Ok(Pushed::Full);
                 }

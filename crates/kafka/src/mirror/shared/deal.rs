@@ -12,9 +12,9 @@ use super::super::packer::{Packer, Post, Sizes};
 use super::super::plan::DealPlan;
 use super::order::{Lane, OrderRecord, Says};
 use super::{Names, Opened};
-use crate::librdkafka::{Batch, Kind, Queue, Topic, Unsent, Wrong};
+use crate::librdkafka::{Batch, Queue, Topic, Unsent, Wrong};
 use crate::limits::{ANSWER_PATIENCE, BATCH_MESSAGES, START_PATIENCE_MS};
-use crate::producer::{Message, Producer, Report, pairs};
+use crate::producer::{Message, Producer, Report};
 use flow::{Aside, Confirmed, Fault, LiveBatch, LiveSink};
 use serde_json::{Value, json};
 use std::collections::{HashMap, VecDeque};
@@ -157,13 +157,7 @@ impl Post for Parts {
 
 impl Parts {
     fn away(&self, wrong: &Wrong) -> Fault {
-        let reads = self.plan.carrier.reads(&self.plan.name, Vec::new());
-        let side = crate::trouble::Side { kind: "sink", ..reads.side() };
-        match wrong.kind {
-            Kind::TooLarge => Fault::new("a block is above the limits of its topic", &wrong.text)
-                .hint("raise `max.message.bytes` of the topic, or remove the topic: beamport makes it again"),
-            _ => side.away(wrong),
-        }
+        self.plan.carrier.unsent(&self.plan.name, wrong)
     }
 
     /// Sends the records of all blocks that the brokers have, up to the first that they have not.
@@ -217,12 +211,7 @@ impl Open {
         let opened = Opened::new(&plan.carrier, &plan.shared, (&plan.name, "sink"), &[])?;
         let until = Instant::now() + Duration::from_millis(START_PATIENCE_MS as u64);
         let partitions = opened.ensure(until)?.partitions;
-        let reads = &opened.reads;
-        let at_once = [("linger.ms".to_owned(), "0".to_owned())];
-        let pairs = pairs(&plan.carrier.brokers, at_once.into_iter().chain(reads.side().pairs()?).collect());
-        let gapless = ("enable.gapless.guarantee".to_owned(), "true".to_owned());
-        let pairs = pairs.into_iter().chain([gapless]).collect();
-        let mut producer = Producer::with(&pairs).map_err(|(name, text)| reads.side().refused(&name, text))?;
+        let mut producer = plan.carrier.producer(&opened.reads)?;
         let names = Names::of(&plan.shared);
         let (blocks, order) = (producer.topic(&names.blocks)?, producer.topic(&names.order)?);
         let kept: Value = serde_json::from_str(state).unwrap_or_default();

@@ -10,6 +10,7 @@
 //! Failure behaviour: brokers that are away are its trouble. A record that is no block, and messages that do not
 //! verify, are set aside; the results count them as lost.
 
+use super::super::unpacker::BlockOrigins;
 use super::ends::Ends;
 use super::table::Entry;
 use super::{Names, Opened};
@@ -26,7 +27,7 @@ use std::collections::VecDeque;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use store::{Block, Meta, Mirrored, flags};
+use store::{Block, flags};
 
 /// The source.
 pub(crate) struct Member {
@@ -108,8 +109,7 @@ struct Open {
     wake: Arc<Wake>,
     ends: Arc<Ends>,
     reads: Plan,
-    /// Names of origins of the newest block, and their rows.
-    origins: (Vec<String>, Vec<u32>),
+    origins: BlockOrigins,
     messages: u64,
     doubt: Option<(i64, Wrong)>,
     trouble: Option<Fault>,
@@ -162,7 +162,7 @@ impl Open {
             wake,
             ends: ends.clone(),
             reads,
-            origins: Default::default(),
+            origins: BlockOrigins::default(),
             messages: 0,
             doubt: None,
             trouble: None,
@@ -299,28 +299,19 @@ impl Open {
                 return Ok(Pushed::Taken);
             }
         };
-        if self.origins.0.iter().map(String::as_str).ne(block.origins.iter().copied()) {
-            let rows = block.origins.iter().map(|name| out.origin(name)).collect::<Result<Vec<_>, _>>()?;
-            self.origins = (block.origins.iter().map(|name| (*name).to_owned()).collect(), rows);
-        }
+        self.origins.learn(&block, out)?;
         while present.done < block.len() {
             let Some(message) = block.message(present.done) else {
                 out.aside("damaged", &format!("a message of record {offset} does not verify"), now, &[]);
                 (present.done, present.damaged) = (present.done + 1, present.damaged + 1);
                 continue;
             };
-            let (entry, at) = (&message.entry, out.next_sequence());
-            let begins = if present.begun.is_none() { flags::BLOCK } else { 0 };
-            let meta = Meta {
-                source_time: entry.source_time,
-                origin: self.origins.1[entry.origin as usize],
-                origin_seq: entry.origin_seq,
-                schema: entry.schema,
-                flags: entry.flags & !flags::BLOCK | begins,
-            };
+            let at = out.next_sequence();
             // The table knows which messages these are.
             let near = Identity { uuid: [0; 16], epoch: 0, sequence: at };
-            let mirrored = Mirrored { meta, arrival_time: entry.arrival_time, near, crc: message.sum };
+            let mut mirrored = self.origins.mirrored(&message, near);
+            let begins = if present.begun.is_none() { flags::BLOCK } else { 0 };
+            mirrored.meta.flags = mirrored.meta.flags & !flags::BLOCK | begins;
             if out.push_mirrored(&mirrored, message.payload)? == Pushed::Full {
                 return Ok(Pushed::Full);
             }

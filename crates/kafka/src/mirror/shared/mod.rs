@@ -27,7 +27,7 @@ mod order;
 mod record;
 #[cfg(feature = "client")]
 mod results;
-#[cfg(any(feature = "client", test))]
+#[cfg(feature = "client")]
 mod table;
 #[cfg(test)]
 mod tests;
@@ -35,10 +35,8 @@ mod tests;
 mod transaction;
 
 pub(crate) use self::ends::Ends;
-#[cfg(any(feature = "client", test))]
-pub(crate) use self::table::Table;
 #[cfg(feature = "client")]
-pub(crate) use self::{deal::Deal, gather::Gather, member::Member, results::Results};
+pub(crate) use self::{deal::Deal, gather::Gather, member::Member, results::Results, table::Table};
 
 #[cfg(feature = "client")]
 use super::plan::Carrier;
@@ -137,7 +135,7 @@ impl Opened {
         let mut found = Vec::new();
         for (topics, count) in [(vec![blocks.clone(), results.clone()], parts), (vec![order.clone()], 1)] {
             let plan = Plan { topics: Setting::by_default(topics), ..self.reads.clone() };
-            found.extend(ensure_shared(&Asking { plan: &plan, ..self.asking(until) }, &self.carrier, &|_| count)?);
+            found.extend(ensure_shared(&Asking { plan: &plan, ..self.asking(until) }, &self.carrier, count)?);
         }
         let of = |name: &String| found.iter().find(|topic| topic.name == *name);
         let count = |name: &String| of(name).map_or(0, |topic| topic.partitions);

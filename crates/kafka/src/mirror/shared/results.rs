@@ -59,7 +59,8 @@ pub(crate) struct Results {
     commits: VecDeque<Step>,
     /// How far the worker was in its input with the newest commit that was applied, and its counts then.
     applied: (u64, Counts),
-    /// Messages aside of no block yet, with their sequences: the worker has set so many aside before each.
+    /// Messages aside that belong to no block yet, with their sequences. The worker has set a message aside once its
+    /// count is above the sequence.
     aside: VecDeque<(u64, Vec<u8>)>,
     /// Results of which no commit speaks yet.
     beyond: Beyond,
@@ -81,7 +82,7 @@ struct Beyond {
     /// How far the output was offered, now and at the end of the last steps, newest first.
     seen: u64,
     before: [u64; 3],
-    /// A commit was offered in this step, and so many steps before it had none.
+    /// A commit was offered in this step; the number of steps before it in which none was.
     has_commit: bool,
     quiet: u32,
 }
