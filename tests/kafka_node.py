@@ -1,7 +1,8 @@
 """Apache Kafka for tests: one node, or a cluster of three, each broker and controller in one small JVM, on free ports of
 the loopback.
 
-`cargo xtask check` puts its jars into `target`. A node dies with the test run, however that ends.
+`cargo xtask check` puts its jars into `target`, with an archive of their loaded classes. A node dies with the test run,
+however that ends.
 """
 
 import contextlib
@@ -10,6 +11,7 @@ import os
 import re
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -69,7 +71,7 @@ log.retention.check.interval.ms=500
 """
 KEYS = "of-tests"
 JAVA = ["java", "-Xms256m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-JAVA += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp"]
+JAVA += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
 
 
 def jars() -> Path:
@@ -83,6 +85,26 @@ def classpath() -> str:
     if not jars().is_dir():
         pytest.fail(f"Apache Kafka is not in {jars()}; `cargo xtask kafka` fetches it")
     return f"{jars()}/*"
+
+
+def archive() -> Path:
+    """The classes of a node as the JVM has loaded them once: with it a start takes half of the processor time. A JVM
+    that is not the one that wrote it starts without."""
+    return jars() / "classes.jsa"
+
+
+def make_archive():
+    """Writes the archive: a node starts and ends."""
+    with tempfile.TemporaryDirectory() as folder:
+        node = Node(Path(folder))
+        node.format()
+        partial = archive().with_suffix(".partial")
+        node.process = node.java("kafka.Kafka", node.properties, options=[f"-XX:ArchiveClassesAtExit={partial}"])
+        node.ready()
+        node.process.terminate()
+        node.process.wait(HANG_S)
+        # A node that was killed meanwhile has written none.
+        partial.rename(archive())
 
 
 def die_with(parent: int):
@@ -223,12 +245,13 @@ class Node(Cluster):
             done = subprocess.run(["openssl", *words], capture_output=True, text=True)
             assert done.returncode == 0, done.stderr
 
-    def java(self, *words) -> subprocess.Popen:
+    def java(self, *words, options=()) -> subprocess.Popen:
         """A process of Java on Kafka's jars."""
         me = os.getpid()
+        options = options or [f"-XX:SharedArchiveFile={archive()}"]
         with self.said.open("ab") as said:
             return subprocess.Popen(
-                [*JAVA, classpath(), *map(str, words)],
+                [*JAVA, *options, "-cp", classpath(), *map(str, words)],
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,
@@ -357,3 +380,7 @@ def compacted(kafka: Cluster, name: str) -> tuple[str, int, list[int]]:
                 return topic, start, times
             assert time.monotonic() < end, f"the brokers find offset {found.offset}"
             time.sleep(0.1)
+
+
+if __name__ == "__main__":
+    make_archive()

@@ -55,13 +55,22 @@ fn missing(path: &std::ffi::OsStr) -> Vec<&'static str> {
     PROGRAMS.iter().filter(|(program, _)| !there(program)).map(|(_, package)| *package).collect()
 }
 
-/// The jars of Apache Kafka in `target/kafka-VERSION`: fetched once, then reused.
+/// Apache Kafka in `target/kafka-VERSION`: its jars, and the archive of classes with which its tests start it.
 pub(crate) fn fetch_kafka() -> Done {
+    let jars = fetch_jars()?;
+    if jars.join("classes.jsa").is_file() {
+        return Ok(());
+    }
+    Step::new(tree::venv("python")).args(["tests/kafka_node.py"]).run()
+}
+
+/// The folder of the jars: fetched once, then reused.
+fn fetch_jars() -> Done<PathBuf> {
     let text = fs::read_to_string(tree::root().join(POM)).map_err(|e| format!("{POM}: {e}"))?;
     let version = version_of(&text).ok_or_else(|| format!("{POM}: it names no <kafka.version>"))?;
     let jars = tree::target().join(format!("kafka-{version}"));
     if jars.is_dir() {
-        return Ok(());
+        return Ok(jars);
     }
     let partial = tree::target().join(format!("kafka-{version}.partial"));
     Step::new("mvn")
@@ -71,7 +80,8 @@ pub(crate) fn fetch_kafka() -> Done {
         .args(["dependency:copy-dependencies"])
         .run()?;
     // A fetch that was cut short is none.
-    fs::rename(&partial, &jars).map_err(|e| format!("{}: {e}", partial.display()))
+    fs::rename(&partial, &jars).map_err(|e| format!("{}: {e}", partial.display()))?;
+    Ok(jars)
 }
 
 /// What checks the page, in `target/web`: fetched once for each lock file, then reused.
