@@ -33,6 +33,8 @@ pub(crate) struct Partition {
     /// stream has are read once more.
     seen: Seen,
     learned: u64,
+    /// Source time of the newest message below `learned` that was read once more.
+    again: Option<i64>,
     /// The offset of the oldest message at the start: what was due before it is lost.
     first: u64,
     /// The stream may have messages below already, whatever `place` says: those that are repeated with numbers of
@@ -86,6 +88,7 @@ impl Partition {
             place: kept.place,
             seen: Seen::new(&kept.seen),
             learned: from,
+            again: None,
             first,
             known_below: end,
             retired: Retired::default(),
@@ -156,7 +159,7 @@ impl Partition {
     ) -> Result<Pushed, Fault> {
         let offset = given.offset;
         if offset < self.place.next {
-            self.learn(given);
+            self.read_again(given, now, out)?;
             return Ok(Pushed::Taken);
         }
         let (schema, time) = read(given.payload);
@@ -186,6 +189,32 @@ impl Partition {
             self.learn(given);
         }
         Ok(pushed)
+    }
+
+    /// Reads an offset that the source has read before. A process that was killed may not have written what is no
+    /// message, although the stream has the messages behind it: it is counted again, and counts once.
+    fn read_again(&mut self, given: &Given<'_>, now: i64, out: &mut dyn Outlet) -> Result<(), Fault> {
+        let begin = self.learned.max(self.first);
+        if given.offset < begin {
+            return Ok(());
+        }
+        let time = read(given.payload).1.or(given.time).unwrap_or(now);
+        let before = self.again.replace(time).unwrap_or(i64::MIN);
+        let times = before.min(time)..=before.max(time);
+        if begin < given.offset {
+            let numbers = self.number_of(begin)..=self.number_of(given.offset - 1);
+            let row = self.row(out)?;
+            out.missing(row, numbers, times.clone(), SKIPPED)?;
+        }
+        if given.sent.is_some_and(|sent| self.seen.has(&sent)) {
+            let number = self.number_of(given.offset);
+            let row = self.row(out)?;
+            out.missing(row, number..=number, times, DOUBLE)?;
+            self.learned = given.offset + 1;
+        } else {
+            self.learn(given);
+        }
+        Ok(())
     }
 
     /// Notes a message that is in the stream.
@@ -577,6 +606,21 @@ mod tests {
             assert_eq!(again.keep().place.next, next);
         }
         assert_eq!((out.offsets, out.missing), (vec![0], vec![(3..=3, DOUBLE.to_owned())]));
+    }
+
+    #[test]
+    fn what_was_skipped_before_a_kill_is_counted_again() {
+        let (mut out, mut partition) = (Recorder::default(), begun(0, 0, None));
+        let rows: [Row<'_>; 4] = [(0, 1, 7, None), (1, 1, 8, None), (2, 1, 8, None), (5, 1, 9, None)];
+        assert_eq!(partition.give(&sent_by(rows[0]), 30, None, &mut out).unwrap(), Pushed::Taken);
+        // The state is of then. The stream has offsets 1 and 5, and the process is killed before its account has the
+        // double between them, and two offsets of a transaction.
+        let mut again = Partition::new((0, 0), "a/0".into(), resumed(&partition, 6), (0, 6), None);
+        for row in [rows[1], rows[2], rows[3], rows[2]] {
+            assert_eq!(again.give(&sent_by(row), 30, None, &mut out).unwrap(), Pushed::Taken);
+        }
+        assert_eq!((out.offsets, again.keep().place.next), (vec![0], 6));
+        assert_eq!(out.missing, [(2..=2, DOUBLE.to_owned()), (3..=4, SKIPPED.to_owned())]);
     }
 
     #[test]
