@@ -75,9 +75,12 @@ duration = "3 s"
     with h5py.File(lab.data / "files" / "first.nxs") as file:
         for name in names:
             values = file["entry"][name.replace(":", "_")]["value"][:]
+            times = file["entry"][name.replace(":", "_")]["time"][:]
+            # A record that was not processed yet is 0, and has no time but that of its arrival, which on a slow machine
+            # is behind that of the first value.
+            values, times = values[values > 0], times[values > 0]
             # Each value is one more than the last: none is missing, and none is there twice.
             assert len(values) > 10 and np.all(np.diff(values) == 1), (name, values)
-            times = file["entry"][name.replace(":", "_")]["time"][:]
             assert np.all(np.diff(times.astype("i8")) > 0)
 
 
