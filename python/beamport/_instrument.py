@@ -92,6 +92,8 @@ class Instrument(Data):
     def configure(self, worker: str, *, slots: int | None = None, **parameters: Any) -> dict[str, Any]:
         """Change a running worker; returns its new state: `worker`, `slots`, `code`, all its `parameters`.
 
+        Of a worker on several hosts: `worker`, `hosts` (the state on each) and `away`, the hosts that follow later.
+
         worker: the NAME of its section `[worker.NAME]`.
         slots: new number of slots; `None` keeps it.
         parameters: those to change; `None` removes one. They apply from the next block on, and after a restart.
@@ -117,12 +119,13 @@ class Instrument(Data):
         return ask(self.folder, {"command": "cutover", "shadow": shadow}, patience_s=_CUTOVER_S)
 
     def status(self) -> dict[str, Any]:
-        """Say how it does now: `pid`, `instrument`, `troubles`, `running`, `workers`.
+        """Say how it does now: `pid`, `instrument`, `troubles`, `running`, `workers`, `hosts`.
 
         `troubles` are the errors that keep parts of it from their work, as text. `running` has a dictionary for each
         stage by its name: `kind` (`"source"`, `"merge"`, `"worker"` or `"sink"`), `status` (what a source or live sink
         reports of itself, or `None`) and `trouble` (its error as `what`, `cause` and `hint`, or `None`). `workers` has
-        for each worker the `numbers` of its statistics, and the `statistics` of each slot.
+        for each worker the `numbers` of its statistics, and the `statistics` of each slot. `hosts` has for each other
+        host of an instrument on several its `state`, its `workers` as it has said last, and its `troubles`.
 
         Raises `Error` if the instrument does not answer.
         """

@@ -8,6 +8,7 @@ import pytest
 from conftest import until
 from signals import stop
 from test_hosts import beamport, hosts  # noqa: F401
+from test_hosts_account import status
 
 pytestmark = pytest.mark.services
 
@@ -33,6 +34,15 @@ def points(message):
 def slow(message, pause=0.002):
     time.sleep(pause)
     return float(message.origin_seq)
+"""
+
+# The factor of a result is its remainder by 1,000.
+CODE += """
+@beamport.worker
+def scaled(message, factor: int = 1):
+    if factor > 100:
+        raise ValueError("too much")
+    return float(message.origin_seq * 1000 + factor)
 """
 
 WORKERS = ["n1", "n2", "n3"]
@@ -102,6 +112,9 @@ def test_output_of_several_hosts_is_that_of_one(shared):
     instrument.moves("a", "points")
     time.sleep(3)
     print(f"{ended(instrument, results)} messages over three hosts: 0 missing, 0 twice, in order")
+    # The declared runs are done: nobody stops these.
+    for host in WORKERS:
+        instrument.lab.end(instrument.processes[host])
 
 
 def test_others_take_the_blocks_of_a_host_that_is_killed_for_good(lab, shared):
@@ -132,6 +145,59 @@ def test_hosts_leave_join_and_stand_still_while_data_flow(lab, shared, times):
         os.kill(instrument.processes["n3"].pid, signal.SIGCONT)
         instrument.moves("n1", "points")
     print(f"{ended(instrument, results)} messages, hosts left, joined and stood still: 0 missing, 0 twice")
+
+
+def states(instrument, *names: str) -> list[str]:
+    """How the host that leads sees others."""
+    seen = status(instrument, "a")["hosts"]
+    return [seen[name]["state"] for name in names]
+
+
+def factors(instrument, origin: str) -> dict[int, int]:
+    """The factor of each message of an input."""
+    found = {}
+    for message in instrument.stream("a", "points").read():
+        if message.origin == origin:
+            number, factor = divmod(int(message["value"]), 1000)
+            assert number == message.origin_seq
+            found[number] = factor
+    return found
+
+
+def test_a_change_is_followed_by_all_hosts_and_by_those_that_start_later(lab, shared):
+    instrument = shared("changed", "scaled")
+    instrument.moves("a", "points")
+
+    def ask(host: str, *words: str, status: int = 0):
+        done = lab.run("configure", "points", *words, "--data", instrument.folder(host), status=status)
+        return (done.stderr if status else done.stdout).decode()
+
+    lab.kill(instrument.processes["n3"])
+    until(lambda: states(instrument, *WORKERS) == ["up", "up", "away"], lambda: states(instrument, *WORKERS))
+    # On a host that neither leads nor has the worker.
+    said = ask("b", "factor=2")
+    assert said.splitlines() == [
+        "host `n1`: worker `points` has 2 slots: factor=2",
+        "host `n2`: worker `points` has 1 slot: factor=2",
+        "host `n3` is away, and follows when it starts",
+    ]
+    # What the code does not know is refused, and nothing changes.
+    assert "host `n" in ask("a", "unknown=1", status=2)
+    changed = instrument.count("a", "left")
+    instrument.kill("n2")
+    for host in ("n2", "n3"):
+        instrument.up(host)
+    until(lambda: states(instrument, *WORKERS) == ["up"] * 3, lambda: states(instrument, *WORKERS))
+    assert ask("n1", "--slots", "1").count("has 1 slot: factor=2") == 3
+    numbers = lambda: [  # noqa: E731
+        status(instrument, "a")["hosts"][host]["workers"]["points"]["numbers"] for host in WORKERS
+    ]
+    until(lambda: all(of["slots"] == 1 and of["messages"] > 0 for of in numbers()), numbers)
+    until(lambda: max(factors(instrument, "left"), default=0) > changed + 500, "nothing comes")
+    found = factors(instrument, "left")
+    # A block that was dealt before the change may be answered after it.
+    assert {factor for number, factor in found.items() if number > changed + 200} == {2}
+    print(f"{ended(instrument, lambda _: 1)} messages, {sum(f == 2 for f in found.values())} with the change")
 
 
 @pytest.mark.long

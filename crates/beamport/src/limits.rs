@@ -172,5 +172,7 @@ pub const INBOX_MAX: usize = 10_000;
 pub const OBEYED_MAX: usize = 10_000;
 /// Troubles in a beat: the first ones, for people.
 pub const BEAT_TROUBLES_MAX: usize = 5;
+/// Bytes of a beat with what slots say of themselves; beyond, it has only the numbers of their workers.
+pub const BEAT_WORKERS_BYTES_MAX: usize = 64 << 10;
 /// Pause between two looks at the accounts that are to be posted.
 pub const ACCOUNTS_PAUSE: Duration = Duration::from_millis(100);

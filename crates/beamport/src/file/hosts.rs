@@ -11,6 +11,7 @@ use super::{Instrument, LiveSection, SourceSection, Stage, WorkerSection, keys, 
 use flow::edge::{CarrierPlan, Mirror, SourcePlan};
 use flow::hosts::HostsLayout;
 use flow::{Fault, RUNS};
+use serde_json::{Value, json};
 use settings::units::Refused;
 use settings::{Mistakes, Page, Section, Setting, Shown, shortened};
 use std::collections::{BTreeMap, HashMap};
@@ -74,14 +75,51 @@ pub struct HostPart {
     pub lead: Option<String>,
     /// The hosts, and the streams of others that are mirrored on this one.
     pub layout: HostsLayout,
-    /// The workers that it shares with other hosts: it does nothing else, and keeps nothing of record.
-    pub shared: Vec<String>,
+    /// The workers on several hosts, by name.
+    pub workers: BTreeMap<String, WorkerHosts>,
+    /// It has no runs, and ends with the host that leads: that ends with the runs of the file.
+    pub ends_with_lead: bool,
     /// The inputs of each worker whose output is gathered here, with their hosts.
     pub dealt: BTreeMap<String, Vec<(String, String)>>,
     /// The host of each stage and sink of the instrument, by name.
     pub stages: BTreeMap<String, String>,
     /// The sinks of other hosts that write one file, of the declared run, with its name.
     pub files_of_one_run: BTreeMap<String, String>,
+}
+
+/// The hosts of a worker that runs on several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerHosts {
+    /// Their names.
+    pub hosts: Vec<String>,
+    /// Its parameters and slots as they are in the file, which a change is for.
+    pub file: Value,
+}
+
+impl WorkerHosts {
+    fn of(worker: &WorkerSection) -> Self {
+        let on = worker.hosts.as_ref().map_or(&[][..], |hosts| &hosts.0);
+        let slots: serde_json::Map<String, Value> =
+            on.iter().map(|(host, slots)| (host.clone(), json!(slots))).collect();
+        Self {
+            hosts: on.iter().map(|(host, _)| host.clone()).collect(),
+            file: json!({"parameters": worker.parameters.0, "slots": slots}),
+        }
+    }
+}
+
+impl HostPart {
+    /// The workers that this host shares with others: it does nothing else, and keeps nothing of record.
+    pub fn shared(&self) -> impl Iterator<Item = &String> {
+        self.workers.iter().filter(|(_, worker)| worker.hosts.contains(&self.name)).map(|(name, _)| name)
+    }
+
+    /// The worker on several hosts that a command of the control socket changes.
+    #[must_use]
+    pub fn shared_worker<'a>(&self, request: &'a Value) -> Option<&'a str> {
+        let name = request["stage"].as_str().or_else(|| request["worker"].as_str());
+        name.filter(|name| request["command"] == "configure" && self.workers.contains_key(*name))
+    }
 }
 
 /// A stream that a host reads and another one fills.
@@ -255,14 +293,17 @@ impl Instrument {
         if !is_lead {
             self.page = None;
         }
+        let ends_with_lead = is_of_workers && !self.runs.is_empty();
         if is_of_workers {
             self.runs.clear();
         }
         let of = |input: &String| (input.clone(), hosts.host_of(input).to_owned());
         let gathered = shared.iter().filter(|worker| layout.gathered.contains(&worker.name));
         let dealt = gathered.map(|worker| (worker.name.clone(), worker.inputs.iter().map(of).collect())).collect();
-        let shared = shared.into_iter().map(|worker| worker.name).filter(|_| is_of_workers).collect();
-        self.part = Some(HostPart { name: name.to_owned(), lead, layout, shared, dealt, stages, files_of_one_run });
+        let workers = shared.iter().map(|worker| (worker.name.clone(), WorkerHosts::of(worker))).collect();
+        let name = name.to_owned();
+        let part = HostPart { name, lead, layout, workers, ends_with_lead, dealt, stages, files_of_one_run };
+        self.part = Some(part);
         Ok(self)
     }
 

@@ -25,7 +25,9 @@ mod stream;
 mod worker;
 mod writers;
 
-pub use hosts::{Crossing, HostPart, HostSection, Hosts, LEAD_RUNS, MIRROR, MirrorSection, SINK as HOSTS_SINK};
+pub use hosts::{
+    Crossing, HostPart, HostSection, Hosts, LEAD_RUNS, MIRROR, MirrorSection, SINK as HOSTS_SINK, WorkerHosts,
+};
 pub use live::LiveSection;
 pub use merge::{MergeKind, MergeSection, Waits};
 pub use run::{RunSection, Start};

@@ -223,10 +223,14 @@ impl Mover {
     ) -> Result<Request, Fault> {
         let what = || format!("cannot configure worker `{}`", shortened(name));
         let part = self.instrument.part.as_ref();
-        let host = part.and_then(|part| part.stages.get(name).filter(|host| **host != part.name));
-        if let Some(host) = host {
+        let elsewhere = part.and_then(|part| match part.stages.get(name) {
+            Some(host) => (*host != part.name).then(|| format!("it runs on host `{host}`")),
+            None => (part.workers.contains_key(name) && part.shared().all(|own| own != name))
+                .then(|| "it runs on several hosts".to_owned()),
+        });
+        if let Some(cause) = elsewhere {
             let hint = format!("change it by itself, before the run: `beamport configure {name} --slots NUMBER`");
-            return Err(Fault::new(what(), format!("it runs on host `{host}`")).hint(hint));
+            return Err(Fault::new(what(), cause).hint(hint));
         }
         let Some((section, handle)) = self.running_workers().find(|(section, _)| section.name == name) else {
             let workers = self.instrument.workers().map(|section| section.name.as_str());
@@ -298,21 +302,25 @@ impl Mover {
     /// `{"command": "status"}`: the state of all stages.
     fn obey_status(&self) -> Value {
         let troubles: Vec<String> = self.troubles().iter().map(ToString::to_string).collect();
-        let of_worker = |name: &String| {
-            let state = flow::WorkerState::newest(&self.data, name).ok().flatten()?;
-            Some((name.clone(), json!({"numbers": state.numbers, "statistics": state.slots})))
-        };
-        let workers: serde_json::Map<String, Value> =
-            self.instrument.workers().filter_map(|section| of_worker(&section.name)).collect();
         let stages = self.stages().map(|(stage, handle)| (stage.name().to_owned(), handle.to_json(stage.kind())));
         let running: serde_json::Map<String, Value> = stages.collect();
         json!({
             "pid": std::process::id(),
             "instrument": *self.instrument.name,
             "troubles": troubles,
-            "workers": workers,
+            "workers": self.worker_states(),
             "running": running,
+            "hosts": self.host_states(),
         })
+    }
+
+    /// The newest numbers of the workers, and of their slots, by name.
+    pub(super) fn worker_states(&self) -> serde_json::Map<String, Value> {
+        let of_worker = |name: &String| {
+            let state = flow::WorkerState::newest(&self.data, name).ok().flatten()?;
+            Some((name.clone(), json!({"numbers": state.numbers, "statistics": state.slots})))
+        };
+        self.instrument.workers().filter_map(|section| of_worker(&section.name)).collect()
     }
 
     /// Records a command in the stream `control`, if it may change something.

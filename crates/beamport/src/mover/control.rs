@@ -277,6 +277,8 @@ pub struct Glance {
     pub troubles: Vec<String>,
     /// Its stages by name: `{"kind", "status", "trouble"}`.
     pub running: serde_json::Map<String, Value>,
+    /// The other hosts by name: `{"state", "workers", "troubles"}`.
+    pub hosts: serde_json::Map<String, Value>,
 }
 
 /// Asks a running instrument for its state; empty where nobody runs it or it does not answer soon.
@@ -284,8 +286,8 @@ pub fn glance(folder: &Path) -> Glance {
     let mut answer = ask_within(folder, &json!({"command": "status"}), GLANCE_MAX).unwrap_or_default();
     let list = answer["troubles"].as_array().into_iter().flatten();
     let troubles = list.filter_map(Value::as_str).map(str::to_owned).collect();
-    let running = answer["running"].as_object_mut().map(std::mem::take).unwrap_or_default();
-    Glance { troubles, running }
+    let mut map = |key: &str| answer[key].as_object_mut().map(std::mem::take).unwrap_or_default();
+    Glance { troubles, running: map("running"), hosts: map("hosts") }
 }
 
 /// A whole number of a command, or nothing where it is absent.

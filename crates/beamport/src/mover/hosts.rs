@@ -1,18 +1,20 @@
 //! Work of a host for an instrument on several: accounts, beats, and commands that were given on another host.
 //!
 //! Hosts post on a bulletin: each a beat a second (`beat/HOST`), its account of each sealed run (`account/RUN/HOST`),
-//! commands and their answers (`ask/HOST/ID`, `answer/HOST/ID`), and that a run is sealed without a host
-//! (`absent/RUN/HOST`). A command is carried out by the process that it was meant for, or not at all: it names the boot
-//! of that process.
+//! commands and their answers (`ask/HOST/ID`, `answer/HOST/ID`), what a worker on several hosts is to be
+//! (`configure/WORKER`), and that a run is sealed without a host (`absent/RUN/HOST`). A command is carried out by the
+//! process that it was meant for, or not at all: it names the boot of that process.
 
 use super::asks::Request;
 use super::bulletin::BulletinThread;
 use super::control::Command;
+use super::shared::Changes;
 use super::{Mover, sources};
 use crate::figures::instant;
 use crate::file::{HOSTS_SINK, HostPart, Instrument, LEAD_RUNS, Stage};
 use crate::limits::{
-    ACCOUNTS_PAUSE, ASK_PATIENCE, AWAY, BEAT_PAUSE, BEAT_TROUBLES_MAX, CLOCK_AHEAD_MAX, FENCED_READ, OBEYED_MAX,
+    ACCOUNTS_PAUSE, ASK_PATIENCE, AWAY, BEAT_PAUSE, BEAT_TROUBLES_MAX, BEAT_WORKERS_BYTES_MAX, CLOCK_AHEAD_MAX,
+    FENCED_READ, OBEYED_MAX,
 };
 use flow::edge::Post;
 use flow::hosts::{AccountBook, HostAccount, HostState, HostsLayout};
@@ -66,27 +68,29 @@ struct Sent {
 
 /// The state of a host beside the others.
 pub(super) struct Hosts {
-    part: HostPart,
+    pub(super) part: HostPart,
     /// Names this process.
     boot: String,
-    bulletin: BulletinThread,
+    pub(super) bulletin: BulletinThread,
     accounts: AccountBook,
     beats: BTreeMap<String, Heard>,
     /// The newest beat of this process.
     own: Option<Heard>,
     /// When the bulletin was read up to the first beat of this process.
-    caught_up: Option<Instant>,
+    pub(super) caught_up: Option<Instant>,
     /// How far hosts have come, by run, its start and host: an earlier run of that name may have posts.
     known: BTreeMap<(String, i64, String), HostState>,
     /// Runs of which this host has nothing more to post.
     posted: BTreeSet<String>,
     sent: BTreeMap<String, Sent>,
-    /// Commands for another host that is not known yet to be up, and when they were given.
-    waiting: Vec<(Command, Instant)>,
+    /// Commands that wait until it is known which hosts are up, and when they were given.
+    pub(super) waiting: Vec<(Command, Instant)>,
     /// Identities of commands of other hosts that were carried out, the newest last.
     obeyed: VecDeque<String>,
     /// Commands of other hosts that are carried out: their keys, and what brings the answers.
-    obeying: Vec<(String, Receiver<Result<Value, Fault>>)>,
+    pub(super) obeying: Vec<(String, Receiver<Result<Value, Fault>>)>,
+    /// The changes of workers on several hosts.
+    pub(super) changes: Changes,
     fault: Option<Fault>,
     /// The troubles with other hosts that the log has.
     logged: Vec<String>,
@@ -129,6 +133,7 @@ impl Hosts {
             waiting: Vec::new(),
             obeyed: VecDeque::new(),
             obeying: Vec::new(),
+            changes: Changes::new(part),
             fault: None,
             logged: Vec::new(),
             fenced: None,
@@ -160,12 +165,19 @@ impl Hosts {
     }
 
     /// Whether a host has given no sign for some seconds; false while that is not known.
-    fn is_away(&self, host: &str) -> bool {
+    pub(super) fn is_away(&self, host: &str) -> bool {
         let Some(caught_up) = self.caught_up else { return false };
         match self.beats.get(host) {
             Some(heard) => heard.at.elapsed() > AWAY || heard.beat["ended"] == true,
             None => caught_up.elapsed() > AWAY,
         }
+    }
+
+    /// Whether the host that leads has ended since this process is up, and this one ends with it.
+    pub(super) fn ends_with_lead(&self) -> bool {
+        let heard = self.part.layout.hosts.first().and_then(|lead| self.beats.get(lead));
+        let has_ended = heard.is_some_and(|heard| heard.beat["ended"] == true && Some(heard.at) > self.caught_up);
+        self.part.ends_with_lead && self.caught_up.is_some() && has_ended
     }
 
     /// The stream of the runs of the host that leads; none while it is not known whether that host is up. A topic may
@@ -191,6 +203,7 @@ impl Hosts {
         let named = |key: &str| request[key].as_str();
         let host = match request["command"].as_str()? {
             "begin" | "end" => self.part.layout.hosts.first(),
+            "configure" if self.part.shared_worker(request).is_some() => self.part.layout.hosts.first(),
             "configure" | "ask" => {
                 let stage = named("stage").or_else(|| named("worker")).or_else(|| named("source"))?;
                 self.part.stages.get(stage)
@@ -205,7 +218,7 @@ impl Hosts {
     /// one, or where it cannot be sent. `since`: when it was given. `id` names it.
     pub(super) fn forward(&mut self, command: Command, since: Instant, id: String) -> Option<(Command, Option<Fault>)> {
         let Some(host) = self.host_of(&command.request).filter(|_| command.is_local()) else {
-            return Some((command, None));
+            return self.post_change(command, since, &id);
         };
         let is_away = self.is_away(&host);
         let boot = self.beats.get(&host).and_then(|heard| heard.beat["boot"].as_str()).filter(|_| !is_away);
@@ -214,10 +227,9 @@ impl Hosts {
                 self.waiting.push((command, since));
                 return None;
             }
-            let cause = match (&self.bulletin.trouble(), self.caught_up) {
-                (Some(fault), _) => format!("the bulletin of the hosts cannot be read: {}", fault.what),
-                (None, None) => "the bulletin of the hosts has not been read yet".into(),
-                (None, Some(_)) => format!("it carries out this command, and {}", self.silence(&host)),
+            let cause = match self.caught_up {
+                None => self.unread(),
+                Some(_) => format!("it carries out this command, and {}", self.silence(&host)),
             };
             let hint = format!("start it with `beamport up FILE --host {host}`");
             return Some((command, Some(Fault::new(format!("host `{host}` does not answer"), cause).hint(hint))));
@@ -227,6 +239,14 @@ impl Hosts {
         self.bulletin.post(format!("ask/{host}/{id}"), ask.to_string());
         self.sent.insert(id, Sent { command, host, since });
         None
+    }
+
+    /// Why nothing is known of other hosts.
+    pub(super) fn unread(&self) -> String {
+        match self.bulletin.trouble() {
+            Some(fault) => format!("the bulletin of the hosts cannot be read: {}", fault.what),
+            None => "the bulletin of the hosts has not been read yet".to_owned(),
+        }
     }
 
     /// Since when there is no sign of a host.
@@ -255,6 +275,7 @@ impl Mover {
         {
             self.forward(command, since, now);
         }
+        self.keep_changes(now);
         self.post_accounts();
         self.beat(now);
         let Some(hosts) = &mut self.hosts else { return Ok(changed) };
@@ -315,6 +336,7 @@ impl Mover {
                     self.keep_account(&account);
                 }
             }
+            ["configure", worker] => hosts.see_change(worker, &post.text),
             ["ask", host, id] if host == own && !post.text.is_empty() => return self.obey_host(id, &post.text, now),
             ["answer", host, id] if host == own && !post.text.is_empty() => self.pass_answer(id, &post.text, now),
             _ => {}
@@ -365,6 +387,9 @@ impl Mover {
         let Some(hosts) = &mut self.hosts else { return };
         let own = &hosts.part.name;
         hosts.bulletin.post(format!("answer/{own}/{id}"), String::new());
+        if serde_json::from_str(text).is_ok_and(|answer| hosts.see_followed(id, &answer)) {
+            return;
+        }
         let Some(Sent { command, host, .. }) = hosts.sent.remove(id) else { return };
         hosts.bulletin.post(format!("ask/{host}/{id}"), String::new());
         let answer = match serde_json::from_str::<Value>(text) {
@@ -570,7 +595,25 @@ impl Mover {
             "mirrors": mirrors,
             "lost": lost,
             "troubles": troubles,
+            "workers": bounded(self.worker_states()),
         })
+    }
+
+    /// The other hosts: whether each is up, and its workers as it has said last.
+    pub(super) fn host_states(&self) -> Map<String, Value> {
+        let Some(hosts) = &self.hosts else { return Map::new() };
+        let HostsLayout { hosts: all, workers, .. } = &hosts.part.layout;
+        let others = all.iter().chain(workers).filter(|host| **host != hosts.part.name);
+        let state = |host: &String| {
+            let beat = hosts.beats.get(host).map_or(&Value::Null, |heard| &heard.beat);
+            let state = match (hosts.is_away(host), beat["ended"] == true) {
+                (_, true) => "ended",
+                (true, false) => "away",
+                (false, false) => "up",
+            };
+            (host.clone(), json!({"state": state, "workers": beat["workers"], "troubles": beat["troubles"]}))
+        };
+        others.map(state).collect()
     }
 
     /// Posts that this host has ended in order.
@@ -663,6 +706,18 @@ fn refuse_moved(data: &Data, instrument: &Instrument) -> Result<(), Fault> {
         }
     }
     Ok(())
+}
+
+/// The states of workers as a beat has them: those of the slots only where there is room.
+fn bounded(mut workers: Map<String, Value>) -> Map<String, Value> {
+    let mut bytes = 0;
+    for worker in workers.values_mut() {
+        bytes += worker.to_string().len();
+        if bytes > BEAT_WORKERS_BYTES_MAX {
+            worker["statistics"] = json!({});
+        }
+    }
+    workers
 }
 
 /// A request of another host, whose times before now are by the clock of this one.

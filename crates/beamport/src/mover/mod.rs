@@ -25,6 +25,7 @@ mod poller;
 mod reader_names;
 mod receiver;
 mod relays;
+mod shared;
 pub mod slot;
 mod sources;
 mod stage;
@@ -174,9 +175,11 @@ impl Mover {
             self.supervise_writers(changed, &mut left);
             look(self);
             // To repair a run with incomplete files, the user replays it from the sources.
-            let ends = !left.unsealed || self.declared && self.children.failed.iter().any(|file| file.is_incomplete);
-            let is_done = ends && left.files.is_empty() && self.duties.is_none() && self.knows_declared();
-            let may_end = is_done && (self.declared || ended) && self.hosts_are_done();
+            let has_ended =
+                !left.unsealed || self.declared && self.children.failed.iter().any(|file| file.is_incomplete);
+            let is_done = has_ended && left.files.is_empty() && self.duties.is_none() && self.knows_declared();
+            let ends = self.declared || ended || self.hosts.as_ref().is_some_and(Hosts::ends_with_lead);
+            let may_end = is_done && ends && self.hosts_are_done();
             if self.is_carried(may_end)? {
                 return Ok(std::mem::take(&mut self.children.written));
             }

@@ -248,7 +248,7 @@ fn remove_shared(data: &Data, part: &HostPart) -> Result<(), Fault> {
     for stream in data.streams(true)? {
         let is_of =
             |worker: &String| stream.strip_prefix(worker).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-        if part.shared.iter().any(is_of) {
+        if part.shared().any(is_of) {
             store::remove(&data.media, &data.stream(&stream)).map_err(|e| flow::stream_fault(&stream, e))?;
         }
     }

@@ -59,7 +59,7 @@ fn changed(asked: &Configure, out: &mut dyn Write) -> Answer {
     match &of_source {
         answered if asked.form.json => json_line(out, answered.as_ref().unwrap_or(&answer))?,
         Some(answered) => writeln!(out, "source `{}`: {}", asked.stage, line(answered))?,
-        None => writeln!(out, "{}", text(&answer))?,
+        None => write!(out, "{}", lines(&answer))?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -86,6 +86,14 @@ fn line(answer: &Value) -> String {
         Some(answer) => answer.iter().map(word).collect::<Vec<_>>().join(", "),
         None => answer.to_string(),
     }
+}
+
+/// How the worker is: one line, or one for each of its hosts.
+fn lines(answer: &Value) -> String {
+    let Some(hosts) = answer["hosts"].as_object() else { return text(answer) + "\n" };
+    let up = hosts.iter().map(|(host, answer)| format!("host `{host}`: {}\n", text(answer)));
+    let away = answer["away"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    up.chain(away.map(|host| format!("host `{host}` is away, and follows when it starts\n"))).collect()
 }
 
 /// How the worker is, in one line.
@@ -123,6 +131,10 @@ mod tests {
         let answer = json!({"worker": "mean", "slots": 1, "parameters": {}});
         assert_eq!(text(&answer), "worker `mean` has 1 slot: no parameters");
         let answer = json!({"worker": "mean", "slots": 4, "parameters": {"mode": "fast", "threshold": 3}});
-        assert_eq!(text(&answer), "worker `mean` has 4 slots: mode=\"fast\" threshold=3");
+        assert_eq!(lines(&answer), "worker `mean` has 4 slots: mode=\"fast\" threshold=3\n");
+        let answer = json!({"worker": "mean", "hosts": {"n1": answer}, "away": ["n2"]});
+        let said = "host `n1`: worker `mean` has 4 slots: mode=\"fast\" threshold=3\n\
+                    host `n2` is away, and follows when it starts\n";
+        assert_eq!(lines(&answer), said);
     }
 }

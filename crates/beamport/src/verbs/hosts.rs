@@ -12,6 +12,7 @@ use clap::Args;
 use flow::Fault;
 use flow::edge::{Bulletin, Post};
 use serde_json::{Value, json};
+use settings::shortened;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -121,6 +122,7 @@ fn row(name: &str, beats: &BTreeMap<String, Beat>, file: &str) -> Value {
         "same_file": beat["file"] == *file,
         "streams": objects("streams").map(|(stream, _)| stream).collect::<Vec<_>>(),
         "mirrors": objects("mirrors").map(of_mirror).collect::<Vec<_>>(),
+        "workers": beat["workers"],
         "lost": beat["lost"],
         "clock_ns": beat["time"].as_i64().map(|own| own.saturating_sub(*time)),
         "troubles": beat["troubles"],
@@ -152,6 +154,19 @@ fn text(row: &Value) -> String {
         let lag = mirror["lag"].as_u64().map_or_else(|| "unknown".to_owned(), thousands);
         let (stream, of) = (mirror["stream"].as_str().unwrap_or("-"), mirror["of"].as_str().unwrap_or("-"));
         lines += &format!("{:<12}   mirrors {stream} of {of}, {lag} messages behind\n", "");
+    }
+    for (worker, state) in row["workers"].as_object().into_iter().flatten() {
+        let number = |name: &str| thousands(state["numbers"][name].as_u64().unwrap_or(0));
+        lines += &format!(
+            "{:<12}   worker {}: {} of {} slots, {} messages, {} aside, {} restarts\n",
+            "",
+            shortened(worker),
+            number("living"),
+            number("slots"),
+            number("messages"),
+            number("aside"),
+            number("restarts"),
+        );
     }
     if row["same_file"] == false {
         lines += &format!("{:<12}   runs another instrument file\n", "");
@@ -187,7 +202,8 @@ mod tests {
             text.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
             Post { key: format!("beat/{host}"), text: text.to_string(), time }
         };
-        let near = json!({"streams": {"x": {"next": 110}}});
+        let numbers = json!({"slots": 2, "living": 1, "messages": 1200, "restarts": 3});
+        let near = json!({"streams": {"x": {"next": 110}}, "workers": {"w": {"numbers": numbers}}});
         let far = json!({"mirrors": {"x": {"host": "a", "next": 100}}, "troubles": ["no room"]});
         let old = vec![
             beat("a", 2_000_000_000, near.clone()),
@@ -205,6 +221,7 @@ mod tests {
             lines,
             [
                 "a up since 1970-01-01T00:00:01.000Z beamport 0.1 sends x 2 lost clock +0.020 s",
+                "worker w: 1 of 2 slots, 1,200 messages, 0 aside, 3 restarts",
                 "b away since 1970-01-01T00:00:03.000Z beamport 0.1 sends nothing 2 lost clock +0.020 s",
                 "mirrors x of a, 10 messages behind",
                 "! no room",

@@ -154,7 +154,9 @@ impl Shown {
         let (shown, others) = worst(&self.status, most);
         let is_left_out = |name: &str| others.iter().any(|stream| stream.name == name);
         let troubles = self.glance.troubles.iter().take(most).map(|trouble| format!("\n{trouble}\n"));
-        let mut text = text(&self.status, &shown, &others, most) + &running(&self.glance, &is_left_out);
+        let mut text = text(&self.status, &shown, &others, most);
+        text += &on_hosts(&self.glance, most);
+        text += &running(&self.glance, &is_left_out);
         text.extend(troubles);
         text + &more("troubles", self.glance.troubles.len(), most)
     }
@@ -172,6 +174,44 @@ fn running(glance: &Glance, is_left_out: &dyn Fn(&str) -> bool) -> String {
         table.row([name.clone(), shortened(stage["kind"].as_str().unwrap_or_default()), status]);
     }
     if table.is_empty() { String::new() } else { format!("\n{table}") }
+}
+
+/// The workers of other hosts, as these have said last, and what their slots say of themselves.
+fn on_hosts(glance: &Glance, most: usize) -> String {
+    let mut workers = Table::new(&[
+        "host",
+        "state",
+        "worker",
+        ">slots",
+        ">living",
+        ">starting",
+        ">away",
+        ">restarts",
+        ">messages",
+        ">aside",
+        ">filtered",
+    ]);
+    let mut own = Table::new(&["host", "worker", ">slot", "statistics"]);
+    let rows = glance.hosts.iter().flat_map(|(host, of)| {
+        let workers = of["workers"].as_object().into_iter().flatten();
+        workers.map(move |(worker, state)| (host, of["state"].as_str().unwrap_or_default(), worker, state))
+    });
+    let all = rows.clone().count();
+    for (host, up, worker, state) in rows.take(most) {
+        let number = |name: &str| thousands(state["numbers"][name].as_u64().unwrap_or(0));
+        let names = [host.clone(), up.to_owned(), shortened(worker)];
+        let numbers = ["slots", "living", "starting", "away", "restarts", "messages", "aside", "filtered"].map(number);
+        workers.row(names.into_iter().chain(numbers));
+        for (slot, of_slot) in state["statistics"].as_object().into_iter().flatten() {
+            let said = pairs(of_slot.as_object().into_iter().flatten());
+            own.row([host.clone(), shortened(worker), shortened(slot), said]);
+        }
+    }
+    let mut text = String::new();
+    for table in [workers, own].iter().filter(|table| !table.is_empty()) {
+        text += &format!("\n{table}");
+    }
+    text + &more("workers of hosts", all, most)
 }
 
 /// Figures by name, in one line. `streams`, a row for each origin, is for programs.
@@ -367,6 +407,7 @@ fn code(w: &WorkerStatus) -> String {
 mod tests {
     use super::*;
     use flow::status::ReaderStatus;
+    use serde_json::json;
 
     #[test]
     fn half_a_number_on_a_narrow_terminal_is_not_taken_for_one() {
@@ -379,6 +420,23 @@ mod tests {
     /// All of it.
     fn whole(status: &Status) -> String {
         Shown { status: status.clone(), glance: Glance::default() }.text(true)
+    }
+
+    #[test]
+    fn workers_of_other_hosts_are_shown_with_what_their_slots_say() {
+        let of = |messages: u64| {
+            let numbers = json!({"slots": 2, "living": 1, "away": 1, "restarts": 3, "messages": messages});
+            json!({"points": {"numbers": numbers, "statistics": {"0": {"share": 0.5}}}})
+        };
+        let hosts = json!({"n1": {"state": "up", "workers": of(1200)}, "n2": {"state": "away", "workers": null}});
+        let glance = Glance { hosts: hosts.as_object().cloned().unwrap(), ..Glance::default() };
+        let text = on_hosts(&glance, 20);
+        let lines: Vec<String> =
+            text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        let head = "host state worker slots living starting away restarts messages aside filtered";
+        let row = "n1 up points 2 1 0 1 3 1,200 0 0";
+        assert_eq!(lines, ["", head, row, "", "host worker slot statistics", "n1 points 0 share=0.5"]);
+        assert_eq!(on_hosts(&Glance::default(), 20), "");
     }
 
     #[test]

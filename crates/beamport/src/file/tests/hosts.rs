@@ -100,7 +100,8 @@ fn part_of(name: &str, lead: Option<&str>, mirrored: &str, near: &str) -> HostPa
         name: name.to_owned(),
         lead: lead.map(str::to_owned),
         layout,
-        shared: Vec::new(),
+        workers: BTreeMap::new(),
+        ends_with_lead: false,
         dealt: BTreeMap::new(),
         stages: owned(&[("all", "store"), ("w", "daq"), ("x", "daq"), ("y", "store")]),
         files_of_one_run: BTreeMap::new(),
@@ -235,10 +236,12 @@ fn a_worker_on_several_hosts_has_a_part_on_each_of_them_and_where_it_is_read() {
     };
     assert_eq!(words(&n2), ["points of 10 parts on n2"]);
     let own = n2.part.as_ref().unwrap();
-    assert_eq!((own.shared.as_slice(), own.lead.as_ref()), (["points".to_owned()].as_slice(), None));
+    assert!(own.shared().eq(["points"]) && own.lead.is_none() && own.ends_with_lead);
     assert_eq!((own.layout.hosts.len(), own.layout.workers.len(), n2.runs.len()), (2, 3, 0));
     // Each host hands out what it has; `points` is where it is read.
     let daq = part("daq");
+    let of_daq = daq.part.as_ref().unwrap();
+    assert_eq!((of_daq.shared().count(), of_daq.workers["points"].hosts.len()), (0, 3));
     assert_eq!(names(&daq), ["x", "all", "w", "hosts", "points.in"]);
     assert_eq!(daq.live_sinks().find(|sink| sink.name == "points.in").unwrap().inputs.value, ["x"]);
     let store = part("store");

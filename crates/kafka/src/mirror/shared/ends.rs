@@ -8,7 +8,10 @@ use super::Table;
 use crate::librdkafka::Client;
 use flow::edge::SharedWorker;
 #[cfg(feature = "client")]
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
 
 /// The two ends of a worker on one of its hosts share this.
 pub(crate) struct Ends {
@@ -20,6 +23,9 @@ pub(crate) struct Ends {
     /// The client of the member, while there is one.
     #[cfg(feature = "client")]
     member: Mutex<Option<Arc<Client>>>,
+    /// The member may join the group: the worker is as it is on all other hosts.
+    #[cfg(feature = "client")]
+    has_begun: AtomicBool,
 }
 
 impl std::fmt::Debug for Ends {
@@ -43,6 +49,8 @@ impl Ends {
             table: Mutex::default(),
             #[cfg(feature = "client")]
             member: Mutex::default(),
+            #[cfg(feature = "client")]
+            has_begun: AtomicBool::new(false),
         }
     }
 }
@@ -62,6 +70,16 @@ impl Ends {
     /// The member that there is now.
     pub(crate) fn set_member(&self, client: Option<Arc<Client>>) {
         *self.member.lock().unwrap_or_else(PoisonError::into_inner) = client;
+    }
+
+    /// Lets the member join the group.
+    pub(crate) fn begin(&self) {
+        self.has_begun.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the member may join the group.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.has_begun.load(Ordering::Relaxed)
     }
 
     /// The group of the hosts.

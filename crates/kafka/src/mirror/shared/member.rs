@@ -1,6 +1,8 @@
 //! The source that fills the input of a worker on one of its hosts with blocks: a member of the group that shares the
 //! partitions of `INSTRUMENT.WORKER.in`.
 //!
+//! It joins the group once it is asked to begin: before, the worker may have other parameters than on the other hosts.
+//!
 //! It commits nothing: results and offsets are committed together ([`super::transaction`]). A partition is released
 //! once no transaction has its offsets any more.
 //!
@@ -42,8 +44,9 @@ impl Member {
     }
 }
 
-impl Source for Member {
-    fn start(&mut self, _now: i64, _: &Resume) -> Result<(), Fault> {
+impl Member {
+    /// Joins the group.
+    fn open(&mut self) -> Result<(), Fault> {
         match Open::start(&self.ends) {
             Ok(open) => self.open = Some(open),
             Err(fault) if fault.passes == Passes::Soon => self.away = Some(fault),
@@ -51,12 +54,29 @@ impl Source for Member {
         }
         Ok(())
     }
+}
+
+impl Source for Member {
+    fn start(&mut self, _now: i64, _: &Resume) -> Result<(), Fault> {
+        if self.ends.has_begun() { self.open() } else { Ok(()) }
+    }
 
     fn step(&mut self, now: i64, out: &mut dyn Outlet) -> Result<Step, Fault> {
+        if self.open.is_none() && self.away.is_none() && self.ends.has_begun() {
+            self.open()?;
+        }
         if let Some(fault) = self.away.take() {
             return Err(fault);
         }
-        self.open.as_mut().map_or(Ok(Step::Ended), |open| open.step(now, out))
+        self.open.as_mut().map_or(Ok(Step::At(now + REST)), |open| open.step(now, out))
+    }
+
+    /// `{"begin": true}`: the worker is as it is on the other hosts.
+    fn command(&mut self, request: &Value) -> Result<Value, Fault> {
+        if request["begin"] == true {
+            self.ends.begin();
+        }
+        Ok(Value::Null)
     }
 
     /// Times of blocks are in the order, which the readers of the results follow.
