@@ -9,6 +9,7 @@ from conftest import until
 from signals import stop
 from test_hosts import beamport, hosts  # noqa: F401
 from test_hosts_account import status
+from test_kafka import source, value
 
 pytestmark = pytest.mark.services
 
@@ -198,6 +199,34 @@ def test_a_change_is_followed_by_all_hosts_and_by_those_that_start_later(lab, sh
     # A block that was dealt before the change may be answered after it.
     assert {factor for number, factor in found.items() if number > changed + 200} == {2}
     print(f"{ended(instrument, lambda _: 1)} messages, {sum(f == 2 for f in found.values())} with the change")
+
+
+@pytest.mark.long
+def test_blocks_that_are_deleted_before_a_host_had_them_are_lost_and_the_run_is_sealed(lab, hosts, kafka):  # noqa: F811
+    (lab.folder / "mine.py").write_text(CODE)
+    values, blocks = kafka.topic("doomed_values"), "doomed.points.in"
+    section = source(kafka, [values], '"begin"') + 'host = "a"\n'
+    worker = '[worker.points]\ncall = "mine.py:scaled"\ninputs = ["topics"]\nhosts = { n1 = 2 }\n'
+    instrument = hosts("doomed", section + worker + '[run.first]\nsettle = "500 ms"\n', hosts=["a", "n1"])
+    for host in ("a", "n1"):
+        instrument.up(host)
+    until(lambda: "is ready" in lab.said(instrument.processes["a"])[1], "the instrument is not ready")
+    kafka.send([(values, 0, value(n)) for n in range(100)])
+    until(lambda: instrument.count("a", "points") == 100, lambda: lab.said(instrument.processes["a"])[1][-2000:])
+    instrument.kill("n1")
+    ends = lambda: [kafka.end(blocks, partition) for partition in (0, 1)]  # noqa: E731
+    before = ends()
+    kafka.send([(values, 0, value(n)) for n in range(100, 300)])
+    until(lambda: instrument.count("a", "topics") == 300 and ends() != before, "nothing is dealt")
+    time.sleep(1)
+    # As if `keep` were over. Nothing comes behind these blocks that would show it.
+    for partition, end in enumerate(ends()):
+        kafka.delete_before(blocks, partition, end)
+    lab.interrupt(instrument.processes["a"])
+    report = lab.report(instrument.processes["a"], 1)
+    (row,) = [row for row in report["ledger"] if row["account"] == "stage" and row["stage"] == "points"]
+    assert report["closed"] and (row["read"], row["done"], row["lost"]) == (300, 100, {"retention": 200}), row
+    print(f"injected the deletion of all blocks that no host has had: {row['lost']} messages lost, all counted")
 
 
 @pytest.mark.long

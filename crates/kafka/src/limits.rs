@@ -228,6 +228,23 @@ pub(crate) const BEAT_REST: i64 = 1_000_000_000;
 #[cfg(feature = "client")]
 pub(crate) const AWAY_PATIENCE: i64 = 5_000_000_000;
 
+/// How long the results of a block are waited for before its topic is asked whether it is still there, ns: longer than
+/// the session of a host that has it, and the transaction with its results.
+#[cfg(feature = "client")]
+pub(crate) const BLOCK_PATIENCE: i64 = 60_000_000_000;
+
+/// Between two such questions, ns: what is on its way comes meanwhile.
+#[cfg(feature = "client")]
+pub(crate) const BLOCK_PAUSE: i64 = 10_000_000_000;
+
+/// How long one waits for its answer.
+#[cfg(feature = "client")]
+pub(crate) const BLOCK_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// Answers in turn that the block is not there, after which it counts as lost.
+#[cfg(feature = "client")]
+pub(crate) const BLOCK_ANSWERS: u32 = 2;
+
 /// Ends of holes that no message follows yet, which the state of a mirror keeps, one a near stream: 5 kB.
 #[cfg(any(feature = "client", test))]
 pub(crate) const KEPT_HOLES_MAX: usize = 64;

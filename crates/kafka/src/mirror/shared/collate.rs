@@ -9,8 +9,8 @@
 //! when the commit that names it is safe too.
 //!
 //! Failure behaviour: results of a block are lost where the next of its partition are of a later block, or do not begin
-//! with its first. Those of blocks that a process handed out without a record, before another took its place, are
-//! dropped.
+//! with its first, and where the caller says that none will come ([`Collator::lose`]). Those of blocks that a process
+//! handed out without a record, before another took its place, are dropped.
 
 use super::super::unpacker::BlockOrigins;
 use super::order::{Lane, OrderRecord, Says};
@@ -215,7 +215,7 @@ struct Early {
 
 /// The fate of a record of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub(crate) enum RecordFate {
     /// It is dealt with.
     Done,
     /// The results of the wanted block are lost: it is of a later one, and is shown again when another is wanted.
@@ -363,47 +363,60 @@ impl Collator {
         payload: &[u8],
         now: i64,
         out: &mut dyn Outlet,
-    ) -> Result<Seen, Fault> {
-        let Some(mut wanted) = self.wanted else { return Ok(Seen::Later) };
+    ) -> Result<RecordFate, Fault> {
+        let Some(mut wanted) = self.wanted else { return Ok(RecordFate::Later) };
         if !self.may_append(out) {
-            return Ok(Seen::Full);
+            return Ok(RecordFate::Full);
         }
         let partition = wanted.partition;
         let reading = &self.place.results[partition];
         let Some(key) = ResultKey::read(key).filter(|key| !reading.is_past(key.offset)) else {
             self.pass_record(partition, at, None);
-            return Ok(Seen::Done);
+            return Ok(RecordFate::Done);
         };
         if key.offset > wanted.offset {
             self.wanted = Some(Wanted { is_cut: true, ..wanted });
             let is_named = self.finish(&BTreeMap::new(), now, out);
-            return Ok(if is_named { Seen::Later } else { Seen::Full });
+            return Ok(if is_named { RecordFate::Later } else { RecordFate::Full });
         }
         if self.early[partition].get(&key.offset).is_some_and(|early| early.is_whole) {
             // A second transaction with the results of a block whose turn has not come.
             self.pass_record(partition, at, None);
-            return Ok(Seen::Done);
+            return Ok(RecordFate::Done);
         }
         if key.offset < wanted.offset || self.early[partition].contains_key(&key.offset) {
             self.keep_early(partition, at, &key, payload);
             self.pass_record(partition, at, Some(&key));
-            return Ok(Seen::Done);
+            return Ok(RecordFate::Done);
         }
         let (order, had, uuid) = (self.place.order, self.had, self.uuid);
         let mut pushing = Pushing { out, origins: &mut self.origins, messages: &mut self.messages, had, uuid, order };
         let pushed = pushing.append(&key, payload, &mut wanted, now)?;
         self.wanted = Some(wanted);
         if pushed == Pushed::Full {
-            return Ok(Seen::Full);
+            return Ok(RecordFate::Full);
         }
         // Until the last record a start would begin with the first one of the block.
         if key.is_last {
             if !self.finish(&key.counts, now, out) {
-                return Ok(Seen::Full);
+                return Ok(RecordFate::Full);
             }
             self.pass_record(partition, at, Some(&key));
         }
-        Ok(Seen::Done)
+        Ok(RecordFate::Done)
+    }
+
+    /// Counts the wanted block as lost: it was deleted before a host had it, and all results in the topic are read.
+    /// Later ones are dropped. False: the caller repeats it in a later step.
+    pub(crate) fn lose(&mut self, now: i64, out: &mut dyn Outlet) -> bool {
+        let Some(wanted) = self.wanted else { return true };
+        self.early[wanted.partition].remove(&wanted.offset);
+        let reading = &mut self.place.results[wanted.partition];
+        reading.early.remove(&wanted.offset);
+        reading.newest = reading.newest.max(Some(wanted.offset));
+        self.keep_place(wanted.partition);
+        self.wanted = Some(Wanted { is_cut: true, ..wanted });
+        self.finish(&BTreeMap::new(), now, out)
     }
 
     /// Keeps results whose turn has not come. Nobody waits for those that a process which was replaced has not put into

@@ -10,6 +10,7 @@
 
 use super::super::packer::{Packer, Post, Sizes};
 use super::super::plan::DealPlan;
+use super::super::topics::bounds_of;
 use super::order::{Lane, OrderRecord, Says};
 use super::{Names, Opened};
 use crate::librdkafka::{Batch, Queue, Topic, Unsent, Wrong};
@@ -333,7 +334,7 @@ fn read_order(
     let patience = Duration::from_millis(START_PATIENCE_MS as u64);
     let mut until = Instant::now() + patience;
     let asking = opened.asking(until);
-    let (first, _) = opened.bounds(&asking, &[(opened.names.order.clone(), 0)])?[0];
+    let (first, _) = bounds_of(&asking, &[(opened.names.order.clone(), 0)])?[0];
     let topic = Topic::new(opened.claim.client(), &opened.names.order).map_err(|wrong| asking.away(&wrong))?;
     let records = Queue::polled(opened.claim.client());
     // The record that is confirmed says how far the input had come.

@@ -10,15 +10,17 @@
 //! The frontier is the least of the inputs, which the order carries.
 //!
 //! Failure behaviour: results that are not in the topic any more are lost, and counted by the messages of their block;
-//! so is a record that does not verify. Results of blocks that are in no order are skipped.
+//! so is a record that does not verify. Where nothing of a block comes for a minute, the brokers are asked whether the
+//! block is still there: without it no host will return anything. Results of blocks that are in no order are skipped.
 
 use super::super::plan::GatherPlan;
-use super::collate::{Collator, Place, Reading, Seen};
-use super::{Found, Opened};
+use super::super::topics::bounds_of;
+use super::collate::{Collator, Place, Reading, RecordFate};
+use super::{Opened, WorkerTopics};
 use crate::librdkafka::{Batch, Kind, Queue, Topic, Wrong};
 use crate::limits::{
-    AWAY_PATIENCE, BATCH_MESSAGES, FULL_REST, GATHER_KBYTES, GATHER_KBYTES_MIN, REST, RESULTS_BATCH, START_PATIENCE_MS,
-    STEP_BYTES,
+    AWAY_PATIENCE, BATCH_MESSAGES, BLOCK_ANSWERS, BLOCK_PATIENCE, BLOCK_PAUSE, BLOCK_TIMEOUT, FULL_REST, GATHER_KBYTES,
+    GATHER_KBYTES_MIN, REST, RESULTS_BATCH, START_PATIENCE_MS, STEP_BYTES,
 };
 use flow::records::Input;
 use flow::{Fault, Outlet, Passes, Pushed, Resume, Silence, Source, Step};
@@ -128,6 +130,9 @@ struct Open {
     /// When the newest record of the order came, and since when the results of a block are awaited.
     heard: i64,
     since: Option<i64>,
+    /// When the brokers were asked last whether that block is there; how often they have said in turn that it is not.
+    asked: i64,
+    gone: u32,
     trouble: Option<Fault>,
 }
 
@@ -148,11 +153,11 @@ impl Open {
         let ours = [("isolation.level", "read_committed"), ("queued.max.messages.kbytes", kbytes.as_str())];
         let opened = Opened::new(&plan.carrier, &plan.shared, (&plan.shared.name, "source"), &ours)?;
         let until = Instant::now() + Duration::from_millis(START_PATIENCE_MS as u64);
-        let Found { partitions, order: found } = opened.ensure(until)?;
+        let WorkerTopics { partitions, order: found } = opened.ensure(until)?;
         let asking = opened.asking(until);
         let mut all = vec![(opened.names.order.clone(), 0)];
         all.extend((0..partitions).map(|number| (opened.names.results.clone(), number)));
-        let bounds = opened.bounds(&asking, &all)?;
+        let bounds = bounds_of(&asking, &all)?;
         let mut place = Place::read(&resume.state)?.filter(|place| place.id == found).unwrap_or_default();
         place.id.clone_from(&found);
         place.order = place.order.clamp(bounds[0].0, bounds[0].1);
@@ -186,6 +191,8 @@ impl Open {
             was_at_end: false,
             heard: now,
             since: None,
+            asked: now,
+            gone: 0,
             trouble: None,
             opened,
         })
@@ -200,12 +207,38 @@ impl Open {
             out.silent(frontier..=until, Silence::Absent);
             self.collator.pass(&inputs, until);
         }
-        self.look(now);
+        self.ask_block(now, out);
+        self.note_silence(now);
         Ok(step)
     }
 
+    /// Asks the brokers whether the block is still there whose results have not come for long; counts it as lost once
+    /// they have said twice that it is not, and nothing came between.
+    fn ask_block(&mut self, now: i64, out: &mut dyn Outlet) {
+        let (Some(since), Some((partition, block))) = (self.since, self.collator.wants()) else {
+            self.gone = 0;
+            return;
+        };
+        if self.gone >= BLOCK_ANSWERS {
+            // A block that is lost is named in a commit, which may have to wait for room.
+            if self.collator.lose(now, out) {
+                (self.gone, self.since) = (0, None);
+            }
+            return;
+        }
+        if now.saturating_sub(since) < BLOCK_PATIENCE || now.saturating_sub(self.asked) < BLOCK_PAUSE {
+            return;
+        }
+        self.asked = now;
+        let asking = self.opened.asking(Instant::now() + BLOCK_TIMEOUT);
+        let place = (self.opened.names.blocks.clone(), i32::try_from(partition).unwrap_or(0));
+        let bounds = bounds_of(&asking, &[place]);
+        let is_gone = bounds.is_ok_and(|bounds| bounds.first().is_some_and(|(first, _)| *first > block));
+        self.gone = if is_gone { self.gone + 1 } else { 0 };
+    }
+
     /// Notes where nothing comes any more.
-    fn look(&mut self, now: i64) {
+    fn note_silence(&mut self, now: i64) {
         let is_late = |since: i64| now.saturating_sub(since) > AWAY_PATIENCE;
         let worker = &self.plan.shared.name;
         self.trouble = match (self.since, self.collator.wants()) {
@@ -262,9 +295,9 @@ impl Open {
             let (at, key, payload) = (record.offset(), record.key().unwrap_or_default(), record.payload());
             bytes += payload.len();
             match self.collator.see_result(at, key, payload, now, out)? {
-                Seen::Done => batch.pop(),
-                Seen::Later => {}
-                Seen::Full => return Ok(Step::At(now + FULL_REST)),
+                RecordFate::Done => batch.pop(),
+                RecordFate::Later => {}
+                RecordFate::Full => return Ok(Step::At(now + FULL_REST)),
             }
         }
         Ok(Step::Again)

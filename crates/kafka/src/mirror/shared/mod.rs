@@ -41,7 +41,7 @@ pub(crate) use self::{deal::Deal, gather::Gather, member::Member, results::Resul
 #[cfg(feature = "client")]
 use super::plan::Carrier;
 #[cfg(feature = "client")]
-use super::topics::{bounds_of, ensure_shared};
+use super::topics::ensure_shared;
 #[cfg(feature = "client")]
 use crate::{
     asking::Asking,
@@ -87,7 +87,7 @@ pub(crate) struct Opened {
 
 /// The topics as they are.
 #[cfg(feature = "client")]
-pub(crate) struct Found {
+pub(crate) struct WorkerTopics {
     /// Partitions of the blocks, and of the results.
     pub(crate) partitions: i32,
     /// The identity of the order, as brokers write it.
@@ -119,7 +119,7 @@ impl Opened {
     }
 
     /// Makes the topics that are missing, the order last: where that is there, all were.
-    pub(crate) fn ensure(&self, until: Instant) -> Result<Found, Fault> {
+    pub(crate) fn ensure(&self, until: Instant) -> Result<WorkerTopics, Fault> {
         let Names { order, blocks, results } = &self.names;
         let parts = i32::try_from(self.parts).unwrap_or(1).max(1);
         let there = self.asking(until).topics()?;
@@ -148,11 +148,6 @@ impl Opened {
         let Some(order) = of(order).map(|topic| topic.id.clone()) else {
             return Err(Fault::new(format!("topic `{order}` was not found"), "the brokers do not name it"));
         };
-        Ok(Found { partitions: i32::try_from(there).unwrap_or(1).max(1), order })
-    }
-
-    /// Where partitions begin and end.
-    pub(crate) fn bounds(&self, asking: &Asking<'_>, all: &[(String, i32)]) -> Result<Vec<(u64, u64)>, Fault> {
-        bounds_of(asking, all)
+        Ok(WorkerTopics { partitions: i32::try_from(there).unwrap_or(1).max(1), order })
     }
 }

@@ -1,7 +1,7 @@
 //! The output of a worker on several hosts, put together of pretend topics: hosts that hand out blocks are behind each
 //! other and die, results come twice and are deleted, and the reader is killed at any time.
 
-use super::collate::{Collator, Place, Seen};
+use super::collate::{Collator, Place, RecordFate};
 use super::order::{OrderRecord, Says};
 use super::record::{Content, ResultKey};
 use flow::{Fault, Identity, OriginAccounts, Outlet, Pushed, Silence};
@@ -94,6 +94,10 @@ struct History {
     results: Vec<(Vec<Record>, usize)>,
     /// Blocks of each partition that are worked on.
     worked: Vec<usize>,
+    /// Blocks of each partition that were deleted: some of them before a host had them.
+    low: Vec<usize>,
+    /// Those of them that no host has returned.
+    forgotten: Vec<(usize, usize)>,
     dealers: Vec<Dealer>,
     newest_life: u64,
     turn: usize,
@@ -113,6 +117,8 @@ impl History {
             blocks: vec![Vec::new(); partitions],
             results: vec![(Vec::new(), 0); partitions],
             worked: vec![0; partitions],
+            low: vec![0; partitions],
+            forgotten: Vec::new(),
             dealers: (0..INPUTS.len()).map(dealer).collect(),
             newest_life: INPUTS.len() as u64,
             turn: 0,
@@ -264,6 +270,25 @@ impl History {
         self.note("deleted", taken as u64);
     }
 
+    /// Retention takes blocks of a partition before a host has them; one that has been cut off still returns some.
+    fn forget(&mut self) {
+        let partition = self.dice.below(self.blocks.len() as u64) as usize;
+        let from = self.worked[partition];
+        let end = (from + self.dice.range(1, 4) as usize).min(self.blocks[partition].len());
+        (self.worked[partition], self.low[partition]) = (end, end);
+        self.forgotten.extend((from..end).map(|at| (partition, at)));
+        self.note("deleted", (end - from) as u64);
+        self.note("forgotten", (end - from) as u64);
+    }
+
+    fn return_late(&mut self) {
+        if !self.forgotten.is_empty() {
+            let at = self.dice.below(self.forgotten.len() as u64) as usize;
+            let (partition, at) = self.forgotten.swap_remove(at);
+            self.give_back(partition, at);
+        }
+    }
+
     fn start(&self) -> Collator {
         let mut place = Place::read(&self.state).unwrap().unwrap_or_default();
         place.id = "order".to_owned();
@@ -277,7 +302,7 @@ impl History {
 
     /// Reads some records. `next`: of each partition, the record that comes next. False where nothing is there.
     fn read(&mut self, collator: &mut Collator, next: &mut (u64, Vec<u64>)) -> bool {
-        let Some((partition, _)) = collator.wants() else {
+        let Some((partition, block)) = collator.wants() else {
             let Some((input, record)) = self.order.get(next.0 as usize) else { return false };
             collator.see_order(INPUTS[*input].as_bytes(), &record.bytes(), next.0);
             next.0 += 1;
@@ -292,11 +317,17 @@ impl History {
             None => {}
         }
         let at = next.1[partition];
-        let Some((key, value)) = self.results[partition].0.get(at as usize) else { return false };
+        let Some((key, value)) = self.results[partition].0.get(at as usize) else {
+            let is_gone = block < self.low[partition] as u64;
+            if is_gone && !collator.lose(0, &mut self.stream) {
+                self.make_room(collator);
+            }
+            return is_gone;
+        };
         match collator.see_result(at, key, value, 0, &mut self.stream).unwrap() {
-            Seen::Done => next.1[partition] += 1,
-            Seen::Later => {}
-            Seen::Full => self.make_room(collator),
+            RecordFate::Done => next.1[partition] += 1,
+            RecordFate::Later => {}
+            RecordFate::Full => self.make_room(collator),
         }
         true
     }
@@ -335,6 +366,12 @@ impl History {
                     }
                     if deletes && self.dice.one_in(2) {
                         self.delete();
+                    }
+                    if deletes && self.dice.one_in(3) {
+                        self.forget();
+                    }
+                    if self.dice.one_in(3) {
+                        self.return_late();
                     }
                     self.stream.is_pending = false;
                     collator = self.start();
@@ -436,19 +473,21 @@ fn lives(test: &str, seeds: u64) {
     let sum = histories(test, seeds, |seed| History::new(seed).live());
     println!(
         "histories of workers on several hosts: {} blocks, {} processes replaced, {} late records of theirs, {} blocks \
-         returned twice, {} readers killed, {} records deleted: {} results, {} messages named as lost, 0 wrong, 0 \
-         twice",
+         returned twice, {} readers killed, {} records deleted, {} blocks deleted that no host had: {} results, {} \
+         messages named as lost, 0 wrong, 0 twice",
         sum["blocks"],
         sum["replaced"],
         sum["late"],
         sum["twice"],
         sum["killed"],
-        sum["deleted"],
+        sum["deleted"] - sum["forgotten"],
+        sum["forgotten"],
         sum["results"],
         sum["lost"],
     );
     let n = sum["histories"];
-    let happens = ["replaced", "late", "twice", "killed", "deleted", "lost"].iter().all(|name| sum[*name] > n / 8);
+    let happens =
+        ["replaced", "late", "twice", "killed", "deleted", "forgotten", "lost"].iter().all(|name| sum[*name] > n / 8);
     assert!(n < 100 || happens && sum["results"] > 10 * n, "{sum:?}");
 }
 
