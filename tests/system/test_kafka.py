@@ -225,7 +225,7 @@ def test_each_offset_is_there_once_after_kill_9_of_the_broker(lab, kafka, times,
     process, _ = lab.up_ready()
     sender = Sender(kafka, topic)
     sender.start()
-    kills = times(5, 50)
+    kills = times(3, 50)
     for _ in range(kills):
         before = count(lab)
         until(lambda before=before: count(lab) > before, lambda: f"nothing comes: {lab.said(process)[1][-2000:]}")
