@@ -42,6 +42,11 @@ impl Heard {
         Self { beat, at: Instant::now(), ahead: [ahead, before.map_or(0, |before| before.ahead[0])] }
     }
 
+    /// When it was posted, by the clock of the brokers, ns since 1970 UTC.
+    fn posted(&self) -> Option<i64> {
+        Some(self.beat["time"].as_i64()?.saturating_sub(self.ahead[0]))
+    }
+
     /// How far its clock is ahead, ns; 0 where it is right. One late post tells nothing.
     fn wrong_clock(&self) -> i64 {
         let [now, before] = self.ahead;
@@ -173,11 +178,13 @@ impl Hosts {
         }
     }
 
-    /// Whether the host that leads has ended since this process is up, and this one ends with it.
+    /// Whether the host that leads has ended since this process has started, and this one ends with it. By the clock of
+    /// the brokers: the host may have ended before the bulletin was read.
     pub(super) fn ends_with_lead(&self) -> bool {
-        let heard = self.part.layout.hosts.first().and_then(|lead| self.beats.get(lead));
-        let has_ended = heard.is_some_and(|heard| heard.beat["ended"] == true && Some(heard.at) > self.caught_up);
-        self.part.ends_with_lead && self.caught_up.is_some() && has_ended
+        let lead = self.part.layout.hosts.first().and_then(|lead| self.beats.get(lead));
+        let (Some(lead), Some(own)) = (lead, &self.own) else { return false };
+        let ended = lead.posted().filter(|_| lead.beat["ended"] == true);
+        self.part.ends_with_lead && ended > Some(self.since.saturating_sub(own.ahead[0]))
     }
 
     /// The stream of the runs of the host that leads; none while it is not known whether that host is up. A topic may
