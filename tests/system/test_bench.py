@@ -157,6 +157,15 @@ def test_kafka_is_started_and_ended_by_the_bench(tmp_path, program):
 
 @pytest.mark.soak
 @pytest.mark.services
+def test_hosts_are_measured_with_a_broker_of_the_bench(tmp_path, program):
+    report, text = bench(program, tmp_path, "hosts", "--rounds", "1")
+    assert [figure["must"] for figure in report["figures"]] == [0.5, 0.7, 3, 0.5, 0.33, 0.67]
+    assert all(figure["name"] in text for figure in report["figures"])
+    assert list(tmp_path.iterdir()) == [tmp_path / "answer.json"]
+
+
+@pytest.mark.soak
+@pytest.mark.services
 def test_jobs_in_the_past_and_live_ones_are_measured_and_no_topic_is_left(tmp_path, program, kafka):
     before = set(kafka.admin.list_topics(timeout=HANG_S).topics)
     report, text = bench(program, tmp_path, "kafka-jobs", "--rounds", "1", "--brokers", kafka.address)

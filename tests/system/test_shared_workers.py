@@ -115,9 +115,19 @@ def shared(lab, hosts):  # noqa: F811
 
 def test_output_of_several_hosts_is_that_of_one(shared):
     instrument = shared("union", "points")
+    lines = instrument.lab.run("check", instrument.lab.file).stdout.decode().splitlines()
+    assert lines[-2].endswith("blocks of `left`, `right` go to `n{1..3}`, and `points` from there to `a`"), lines
+    assert "5 topics with 13 partitions; " in lines[-1] and "held for 6 h; unknown rate of `points`" in lines[-1], lines
     instrument.moves("a", "points")
     time.sleep(3)
     print(f"{ended(instrument, results)} messages over three hosts: 0 missing, 0 twice, in order")
+    refused = sum(
+        number % 7 != 3 and number % 50 == 5
+        for host, name in [("a", "left"), ("b", "right")]
+        for _, number in members(instrument, host, name, "first")
+    )
+    aside = [message["text"] for message in instrument.stream("a", "points.aside").read()]
+    assert len(aside) >= refused > 5 and all("ValueError: message" in text for text in aside), (len(aside), refused)
     # The declared runs are done: nobody stops these.
     for host in WORKERS:
         instrument.lab.end(instrument.processes[host])

@@ -22,6 +22,10 @@ auto.create.topics.enable=false
 offsets.topic.replication.factor=1
 group.initial.rebalance.delay.ms=0
 log.segment.delete.delay.ms=100
+offsets.topic.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=1
 ";
 /// Any identity of a cluster.
 const CLUSTER: &str = "4L6g3nShT-eMCtK--X86sw";

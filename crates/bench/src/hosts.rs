@@ -1,6 +1,7 @@
 //! `beamport-bench hosts`: a stream of one host in its mirror on another, through Kafka. Beside it a bare producer and
 //! a bare consumer of librdkafka (`bench/kafka_client.c`) that move the same bytes as records of 1 MB, and two
-//! instruments that move them as a record for each message.
+//! instruments that move them as a record for each message. Then a worker on three hosts beside the same worker on one
+//! machine, and how long the others need for the blocks of a host that is killed.
 //!
 //! A rate counts from the first hundredth of the messages to the last of them. Processor time is that of whole
 //! programs, starts included; with the broker's where a row says so.
@@ -9,7 +10,7 @@ use super::broker::{Client, Node, ready, seconds};
 use super::frames::stop;
 use super::jobs::{Ears, Topic};
 use super::kafka::{READ, SEND};
-use super::measure::{Figure, Sample, Series, Spread, Unit, cpu_seconds_of, timed};
+use super::measure::{Figure, Sample, Series, Spread, Unit, alternate, cpu_seconds_of, timed};
 use super::place::{Folder, output, program, wrong};
 use flow::{Appender, Data, Fault, Label};
 use std::path::PathBuf;
@@ -37,6 +38,16 @@ const QUICK_TIMED: (usize, usize) = (20, 5);
 const PAUSE: Duration = Duration::from_millis(10);
 /// Longest wait for one of them.
 const LATE: Duration = Duration::from_secs(60);
+/// Hosts of a worker, with a slot on each.
+const WORKERS: [&str; 3] = ["n1", "n2", "n3"];
+/// The brokers give up a host of a worker that is silent for so long, s: `session.timeout.ms` of its group.
+const SESSION_S: f64 = 6.0;
+/// Pause between messages while a host is killed.
+const STEADY: Duration = Duration::from_millis(5);
+/// How long all hosts work before that.
+const CALM: Duration = Duration::from_secs(8);
+/// Messages after the kill that the output must have too: some of their blocks go to the host that is gone.
+const AFTER: u64 = 200;
 
 /// Runs all rows; `tell` reports each as it is done.
 pub(super) fn run(
@@ -51,9 +62,10 @@ pub(super) fn run(
     let side = Side { ours, client, node, count: bytes / SIZE, timed: if quick { QUICK_TIMED } else { TIMED } };
     let mut figures = side.moved(rounds)?;
     figures.iter().for_each(&mut *tell);
-    let latency = side.latency(rounds)?;
-    tell(&latency);
-    figures.push(latency);
+    for figure in [side.latency(rounds)?, side.worked(rounds)?, side.takeover(rounds)?] {
+        tell(&figure);
+        figures.push(figure);
+    }
     Ok(figures)
 }
 
@@ -155,10 +167,114 @@ impl Side {
         place.fill(&place.data("a"), self.live_mib(), self.count)?;
         let way = self.way(|| {
             let mut hosts = vec![self.up(&place, &["--host", "a"])?, self.up(&place, &["--host", "b"])?];
-            place.ended(&mut hosts, |hosts| self.arrive(&place.data("b"), hosts))
+            place.ended(&mut hosts, |hosts| self.arrive(&place.data("b"), "history", hosts))
         });
         self.clear(&instrument, &["history", "runs", "hosts"]);
         way
+    }
+
+    /// The row of a worker on several hosts.
+    fn worked(&self, rounds: u32) -> Result<Figure, Fault> {
+        let round = std::cell::Cell::new(0);
+        let next = || round.replace(round.get() + 1);
+        let (ours, one) = alternate(rounds, || self.worked_on(&WORKERS, next()), || self.worked_on(&[], next()))?;
+        Ok(Figure {
+            name: "worker on 3 hosts, a CPU s / on one".into(),
+            conditions: format!(
+                "{} messages of {SIZE} B a round, from a memory stream that is full, through the ready-made worker \
+                 `filter`, which copies each, in 3 slots; CPU of whole programs without the broker",
+                self.count
+            ),
+            unit: Unit::ThousandsPerCpu,
+            ours: Series { name: "beamport up on a, n1, n2, n3", samples: ours },
+            limits: vec![Series { name: "beamport up, one machine", samples: one }],
+            must: 0.33,
+            aim: 0.5,
+        })
+    }
+
+    /// All messages through a worker on these hosts; without one on one machine.
+    fn worked_on(&self, workers: &[&str], round: u32) -> Result<Sample, Fault> {
+        let instrument = self.name("worked", round);
+        let place = Place::new(&worker_file(&instrument, &self.client.brokers, self.live_mib(), workers))?;
+        place.fill(&place.data("a"), self.live_mib(), self.count)?;
+        let way = self.way(|| {
+            let mut hosts = self.up_all(&place, workers)?;
+            place.ended(&mut hosts, |hosts| self.arrive(&place.data("a"), "points", hosts))
+        });
+        self.clear(&instrument, &["points.in", "points.order", "points", "runs", "hosts"]);
+        way.map(|way| way.sample)
+    }
+
+    fn up_all(&self, place: &Place, workers: &[&str]) -> Result<Vec<Child>, Fault> {
+        if workers.is_empty() {
+            return Ok(vec![self.up(place, &[])?]);
+        }
+        ["a"].iter().chain(workers).map(|host| self.up(place, &["--host", host])).collect()
+    }
+
+    /// The row of the time that the others need after a host of a worker is killed.
+    fn takeover(&self, rounds: u32) -> Result<Figure, Fault> {
+        let seconds = (0..rounds).map(|round| self.taken_over(round)).collect::<Result<Vec<f64>, _>>()?;
+        let sample = |seconds: f64| Sample { seconds, cpu_seconds: 0.0, bytes: BYTES, messages: 1 };
+        let median = Spread::of(&seconds).median;
+        Ok(Figure {
+            name: "takeover of a killed host of a worker / timeout of its session".into(),
+            conditions: format!(
+                "a message each {} ms; from kill -9 of one of 3 hosts until the output has all messages from before, \
+                 and the {AFTER} behind them: {median:.1} s; the session of a host is {SESSION_S} s; as rates; must \
+                 3 s more, aim 1 s",
+                STEADY.as_millis(),
+            ),
+            unit: Unit::Times,
+            ours: Series { name: "takeover", samples: seconds.iter().copied().map(sample).collect() },
+            limits: vec![Series { name: "session", samples: vec![sample(SESSION_S); seconds.len()] }],
+            must: 0.67,
+            aim: 0.86,
+        })
+    }
+
+    fn taken_over(&self, round: u32) -> Result<f64, Fault> {
+        let instrument = self.name("takeover", round);
+        let place = Place::new(&worker_file(&instrument, &self.client.brokers, 64, &WORKERS))?;
+        let mut near = appender(&place.data("a"), 64)?;
+        let mut hosts = self.up_all(&place, &WORKERS)?;
+        let answer = place.ended(&mut hosts, |hosts| {
+            let (mut sent, payload) = (0, vec![7; SIZE as usize]);
+            let mut send = || {
+                append(&mut near, &payload)?;
+                near.publish();
+                sent += 1;
+                std::thread::sleep(STEADY);
+                Ok(sent)
+            };
+            let made = || place.data("a").reader_early("points").map_or(0, |reader| reader.bounds().count);
+            let (start, mut begun) = (Instant::now(), None);
+            let late = || Fault::new("bench: the output of a worker on several hosts does not come", made());
+            while begun.is_none_or(|begun: Instant| begun.elapsed() < CALM) {
+                alive(hosts)?;
+                send()?;
+                if begun.is_none() && made() > AFTER {
+                    begun = Some(Instant::now());
+                }
+                if start.elapsed() > PATIENCE {
+                    return Err(late());
+                }
+            }
+            hosts[2].kill().map_err(wrong("a host is not killed"))?;
+            let (killed, all) = (Instant::now(), send()? + AFTER);
+            loop {
+                let sent: u64 = send()?;
+                if sent >= all && made() >= all {
+                    return Ok(killed.elapsed().as_secs_f64());
+                }
+                if killed.elapsed() > LATE {
+                    return Err(late());
+                }
+            }
+        });
+        self.clear(&instrument, &["points.in", "points.order", "points", "runs", "hosts"]);
+        answer
     }
 
     /// From one instrument to another, by a public topic.
@@ -179,7 +295,7 @@ impl Side {
         from.fill(&from.data("a"), live, self.count)?;
         self.way(|| {
             let mut both = vec![self.up(&from, &[])?, self.up(&to, &[])?];
-            to.ended(&mut both, |both| self.arrive(&to.data("b"), both))
+            to.ended(&mut both, |both| self.arrive(&to.data("b"), "history", both))
                 .map_err(|fault| fault.hint(std::fs::read_to_string(from.log()).unwrap_or_default()))
         })
     }
@@ -210,13 +326,13 @@ impl Side {
     }
 
     /// Seconds until all messages are in the stream.
-    fn arrive(&self, data: &Data, running: &mut [Child]) -> Result<f64, Fault> {
+    fn arrive(&self, data: &Data, stream: &str, running: &mut [Child]) -> Result<f64, Fault> {
         let (start, mut reader, mut from) = (Instant::now(), None, None);
         loop {
             alive(running)?;
             // A stream that is recreated before its first message has another reader.
             if from.is_none() {
-                reader = data.reader_early("history").ok();
+                reader = data.reader_early(stream).ok();
             }
             let count = reader.as_ref().map_or(0, |reader: &Reader| reader.bounds().count);
             if from.is_none() && count * 100 >= self.count {
@@ -431,6 +547,24 @@ fn hosts_file(instrument: &str, brokers: &str, live_mib: u64, ring_mib: u64) -> 
          [host.a]\ndata = \"a\"\n\n[host.b]\ndata = \"b\"\n\n{}\n[mirror.history]\nlive = \"{ring_mib} MiB\"\n\n\
          [sink.file]\nkind = \"nexus\"\ntemplate = \"file.json\"\ninputs = [\"history\"]\nhost = \"b\"\n",
         history(live_mib)
+    )
+}
+
+/// The stream through a worker on these hosts; without one on one machine, with as many slots.
+fn worker_file(instrument: &str, brokers: &str, live_mib: u64, workers: &[&str]) -> String {
+    let worker = "[worker.points]\ncall = \"filter\"\ninputs = [\"history\"]\nparameters = { keep = \"number >= 0\" }\n\
+                  level = \"memory\"\n";
+    let history = history(live_mib);
+    if workers.is_empty() {
+        let slots = WORKERS.len();
+        return format!("instrument = \"{instrument}\"\ndata = \"a\"\n\n{history}\n{worker}slots = {slots}\n");
+    }
+    let sections: String = workers.iter().map(|host| format!("[host.{host}]\ndata = \"{host}\"\n\n")).collect();
+    let slots: Vec<String> = workers.iter().map(|host| format!("{host} = 1")).collect();
+    format!(
+        "instrument = \"{instrument}\"\n\n[hosts]\ncarrier = \"kafka\"\nbrokers = \"{brokers}\"\nreplication = 1\n\n\
+         [host.a]\ndata = \"a\"\n\n{sections}{history}\n{worker}hosts = {{ {} }}\n",
+        slots.join(", ")
     )
 }
 

@@ -138,6 +138,9 @@ pub(crate) const SOURCE_ASIDE_BYTES: u64 = 4 << 20;
 /// As much of that, in messages, as waits until its stream is open.
 pub(crate) const STRAYS_MAX: usize = 256;
 
+/// The same of messages that a worker on other hosts has set aside: those of a few blocks, which the carrier bounds.
+pub(crate) const STRAYS_OF_WORKER_MAX: usize = 1 << 16;
+
 /// A wall clock that differs by more from where it would be was set, ns: less may lie between two looks at it, and NTP
 /// corrects up to 128 ms by its rate.
 pub(crate) const CLOCK_SET: i64 = 100_000_000;

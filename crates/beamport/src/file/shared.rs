@@ -133,6 +133,13 @@ impl Instrument {
         self.part.as_ref().is_some_and(|part| part.layout.is_gathered(name))
     }
 
+    /// The hosts that have the output of a worker on several hosts.
+    #[must_use]
+    pub fn gathered_on(&self, worker: &str) -> Vec<&str> {
+        let all = self.hosts.iter().flat_map(|hosts| hosts.all.iter().map(move |host| (hosts, host.name.as_str())));
+        all.filter(|(hosts, host)| self.is_gathered(hosts, worker, host)).map(|(_, host)| host).collect()
+    }
+
     /// Whether a host has the output of a worker on several hosts: it reads that, or it leads and nobody does.
     pub(super) fn is_gathered(&self, hosts: &Hosts, worker: &str, host: &str) -> bool {
         let readers = self.readers_of(hosts, worker);
@@ -154,7 +161,7 @@ impl Instrument {
             name: worker.name.clone(),
             instrument: self.name.value.clone(),
             inputs: worker.inputs.value.clone(),
-            parts: worker.hosts.as_ref().map_or(0, |hosts| hosts.total()).min(limits::SHARED_PARTS_MAX) as u32,
+            parts: worker.partitions() as u32,
         };
         let live = |name: String, inputs: Vec<String>, plan: Arc<dyn LivePlan>| {
             let (inputs, early) = (Setting::by_default(inputs), Setting::by_default(true));

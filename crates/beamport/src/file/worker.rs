@@ -286,6 +286,14 @@ impl Take for Parameters {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostSlots(pub Vec<(String, u64)>);
 
+impl WorkerSection {
+    /// Partitions of the topics of a worker on several hosts: one for each slot, up to a bound; 0 on one host.
+    #[must_use]
+    pub fn partitions(&self) -> u64 {
+        self.hosts.as_ref().map_or(0, |hosts| hosts.total()).min(limits::SHARED_PARTS_MAX)
+    }
+}
+
 impl HostSlots {
     /// The slots on all of them.
     #[must_use]

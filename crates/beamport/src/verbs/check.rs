@@ -3,7 +3,7 @@
 //! Python code of workers is imported, each in a process of its own with the interpreter of its section; nothing else
 //! runs code. A note is not a mistake: it reports the effect of a setting that may not be meant.
 
-use super::figures::bytes;
+use super::figures::{bytes, families};
 use super::{Verb, forecast};
 use crate::arguments::Form;
 use crate::edges::Registry;
@@ -101,9 +101,7 @@ fn check(asked: &Check, registry: &Registry, out: &mut dyn Write, err: &mut dyn 
             if let Some(disk) = forecast::declared(&instrument) {
                 writeln!(out, "{file}: {disk}")?;
             }
-            for Crossing { stream, near, far } in instrument.crossings() {
-                writeln!(out, "{file}: `{stream}` goes from `{near}` to `{far}`")?;
-            }
+            write_hosts(&instrument, out)?;
         }
         Err(mistakes) => {
             // The exit status says it too, where nobody reads this.
@@ -117,6 +115,23 @@ fn check(asked: &Check, registry: &Registry, out: &mut dyn Write, err: &mut dyn 
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints which streams go from host to host, and what that asks of the carrier.
+fn write_hosts(instrument: &Instrument, out: &mut dyn Write) -> io::Result<()> {
+    let file = instrument.file.display();
+    for Crossing { stream, near, far } in instrument.crossings() {
+        writeln!(out, "{file}: `{stream}` goes from `{near}` to `{far}`")?;
+    }
+    for worker in instrument.shared_workers() {
+        let list = |names: &[&str]| families(names).join(", ");
+        let inputs: Vec<&str> = worker.inputs.iter().map(String::as_str).collect();
+        let on = worker.hosts.iter().flat_map(|hosts| &hosts.0).map(|(host, _)| host.as_str());
+        let (name, on) = (&worker.name, on.collect::<Vec<_>>());
+        let (inputs, on, to) = (list(&inputs), list(&on), list(&instrument.gathered_on(name)));
+        writeln!(out, "{file}: blocks of {inputs} go to {on}, and `{name}` from there to {to}")?;
+    }
+    forecast::carried(instrument).map_or(Ok(()), |carried| writeln!(out, "{file}: {carried}"))
 }
 
 /// Prints what sources make of recorded input. Exit status 0 if one makes messages of it and refuses nothing, else 1.

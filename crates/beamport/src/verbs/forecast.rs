@@ -11,6 +11,8 @@ use crate::file::{Instrument, Stage};
 use crate::room;
 use flow::Data;
 use serde::Serialize;
+use settings::units::duration_text;
+use std::collections::BTreeSet;
 use store::{Check, ENTRY_BYTES, Level, ReadOptions, Reader};
 
 /// The newest part of a stream, by arrival.
@@ -205,6 +207,48 @@ pub(super) fn rate(reader: &mut Reader, now: i64) -> f64 {
     let span = now.max(newest).saturating_sub(oldest);
     // A handful of messages at once are no rate.
     if span < 1_000_000_000 { 0.0 } else { sum as f64 * 1e9 / span as f64 }
+}
+
+/// The load of the carrier of an instrument, as a sentence: topics, the rate into them as sources declare it, and what
+/// is held of that; none on one machine. Nobody knows the size of what workers make.
+pub(crate) fn carried(instrument: &Instrument) -> Option<String> {
+    let (keep, copies) = instrument.hosts.as_ref()?.carrier.holds();
+    let crossings = instrument.crossings();
+    let whole: BTreeSet<&str> = crossings.iter().map(|crossing| crossing.stream).collect();
+    // Runs and posts have a topic each; a worker has three: blocks, their order, results.
+    let (mut topics, mut partitions) = (whole.len() as u64 + 2, whole.len() as u64 + 2);
+    let mut sent: Vec<&str> = whole.into_iter().collect();
+    for worker in instrument.shared_workers() {
+        (topics, partitions) = (topics + 3, partitions + 2 * worker.partitions() + 1);
+        sent.extend(worker.inputs.iter().map(String::as_str).chain([worker.name.as_str()]));
+    }
+    let (mut rate, mut unknown) = (0.0, BTreeSet::new());
+    for stream in sent {
+        match rate_of(instrument, stream) {
+            Some(bytes_per_s) => rate += bytes_per_s,
+            None => drop(unknown.insert(stream)),
+        }
+    }
+    let mut text = vec![format!("{topics} topics with {partitions} partitions")];
+    if rate > 0.0 {
+        let held = bytes((rate * keep.as_secs_f64()) as u64 * u64::from(copies));
+        let times = if copies > 1 { format!(" in {copies} copies") } else { String::new() };
+        text.push(format!("{} into them, {held} held for {}{times}", si(rate, "B/s"), duration_text(keep)));
+    }
+    if !unknown.is_empty() {
+        let unknown: Vec<&str> = unknown.into_iter().collect();
+        text.push(format!("unknown rate of {}", families(&unknown).join(", ")));
+    }
+    Some(text.join("; "))
+}
+
+/// Bytes a second of a stream, as the sources behind it declare them; none where one does not, or a worker makes it.
+fn rate_of(instrument: &Instrument, stream: &str) -> Option<f64> {
+    match instrument.stage(stream)? {
+        Stage::Source(source) => source.plan.bytes_per_second(),
+        Stage::Merge(merge) => merge.inputs.iter().map(|input| rate_of(instrument, input)).sum(),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -270,6 +270,9 @@ pub trait CarrierPlan: Debug + Send + Sync {
     /// requests of [`CarrierPlan::far`]; `{"absent": TIME, "inputs": [NAME]}` is of these inputs.
     fn gather(&self, shared: &SharedWorker) -> Arc<dyn SourcePlan>;
 
+    /// How long it holds messages, and in how many copies.
+    fn holds(&self) -> (Duration, u32);
+
     /// Opens the bulletin of the instrument, which takes some seconds at most. `host`: the host that posts; a later
     /// process of it shuts out the earlier. `None`: only to read.
     fn bulletin(&self, instrument: &str, host: Option<&str>) -> Result<Box<dyn Bulletin>, Fault>;

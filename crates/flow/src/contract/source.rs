@@ -123,6 +123,11 @@ pub trait Source: Send {
     fn inputs(&self) -> Vec<Input> {
         Vec::new()
     }
+    /// Whether its messages aside are those of a worker, of which as many are kept as of a worker on this host: input
+    /// from outside may be anything, and little of it is kept.
+    fn sets_aside_for_worker(&self) -> bool {
+        false
+    }
     /// Whether it needs [`Resume::tail`]: it reads again from its state on, and the numbers of its messages do not say
     /// which of them the stream has. Asked before the start.
     fn needs_tail(&self) -> bool {

@@ -20,8 +20,8 @@ use crate::commits::commits_of;
 use crate::cuts::cut;
 use crate::data::{Data, stream_fault, unwritten};
 use crate::limits::{
-    BOOK_HISTORY_BYTES, BOOK_IDLE, HELD_PATIENCE, SOURCE_ASIDE_BYTES, STATE_PAUSE, STRAYS_MAX, TABLE_PAUSE,
-    TOTALS_CREDIT_MAX, TOTALS_RATE, TOTALS_SHARE, UNMARKED_PAUSE,
+    ASIDE_BYTES, BOOK_HISTORY_BYTES, BOOK_IDLE, HELD_PATIENCE, SOURCE_ASIDE_BYTES, STATE_PAUSE, STRAYS_MAX,
+    STRAYS_OF_WORKER_MAX, TABLE_PAUSE, TOTALS_CREDIT_MAX, TOTALS_RATE, TOTALS_SHARE, UNMARKED_PAUSE,
 };
 use crate::origins::Origins;
 use crate::records::{Commit, Gap, Totals};
@@ -93,6 +93,7 @@ struct Held(String, u64, i64);
 
 struct StreamOutlet<'a> {
     strays: &'a mut Vec<Row>,
+    strays_max: usize,
     writer: &'a mut Writer,
     origins: &'a mut Origins,
     name: &'a str,
@@ -202,7 +203,7 @@ impl Outlet for StreamOutlet<'_> {
         let (uuid, epoch, sequence) = Default::default();
         let unhandled = Unhandled { stage: self.name, reason, text, stream: "", uuid, epoch, sequence };
         let mut row = Row { bytes: Vec::new(), time, number: 0 };
-        let is_full = self.strays.len() >= STRAYS_MAX;
+        let is_full = self.strays.len() >= self.strays_max;
         if !is_full && unhandled.encode(&mut row.bytes, "", time, bytes).is_ok() {
             self.strays.push(row);
         }
@@ -318,6 +319,7 @@ impl Intake {
         let out = StreamOutlet {
             settled,
             strays: &mut self.strays,
+            strays_max: if self.source.sets_aside_for_worker() { STRAYS_OF_WORKER_MAX } else { STRAYS_MAX },
             writer: &mut self.writer,
             origins: &mut self.origins,
             name: &self.name,
@@ -506,7 +508,11 @@ impl Intake {
             return;
         }
         let name = self.name.clone();
-        let like = Like { level: Level::Memory, clock: Clock::Epoch, bytes: SOURCE_ASIDE_BYTES };
+        let clock = Clock::Epoch;
+        let like = match self.source.sets_aside_for_worker() {
+            true => Like { level: self.writer.header().level, clock, bytes: ASIDE_BYTES },
+            false => Like { level: Level::Memory, clock, bytes: SOURCE_ASIDE_BYTES },
+        };
         match self.aside.open(&self.data, waits, move |data| aside::open(data, &name, like)) {
             Ok(None) => {}
             Ok(Some(writer)) => self.strays.drain(..).for_each(|row| {

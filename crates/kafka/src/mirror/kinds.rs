@@ -70,6 +70,10 @@ impl CarrierPlan for Carrier {
         Arc::new(GatherPlan { shared: shared.clone(), carrier: self.clone() })
     }
 
+    fn holds(&self) -> (Duration, u32) {
+        (self.keep, self.replication.unsigned_abs())
+    }
+
     #[cfg(feature = "client")]
     fn bulletin(&self, instrument: &str, host: Option<&str>) -> Result<Box<dyn Bulletin>, Fault> {
         Ok(Box::new(super::bulletin::TopicBulletin::open(self, instrument, host)?))

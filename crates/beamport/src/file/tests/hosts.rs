@@ -5,6 +5,7 @@ use flow::Source;
 use flow::edge::{Bulletin, CarrierKind, CarrierPlan, Mirror, SharedWorker};
 use flow::hosts::HostsLayout;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 #[derive(Debug)]
 struct Pigeons;
@@ -32,6 +33,10 @@ impl CarrierPlan for Pigeons {
 
     fn gather(&self, shared: &SharedWorker) -> Arc<dyn SourcePlan> {
         Arc::new(Letter(format!("{}.{} of {}", shared.instrument, shared.name, shared.inputs.join(" and "))))
+    }
+
+    fn holds(&self) -> (Duration, u32) {
+        (Duration::from_secs(3600), 2)
     }
 
     fn bulletin(&self, instrument: &str, _: Option<&str>) -> Result<Box<dyn Bulletin>, Fault> {

@@ -573,7 +573,7 @@ impl Pushing<'_> {
 /// Keeps a message that a worker has set aside on its host.
 fn keep_aside(payload: &[u8], now: i64, out: &mut dyn Outlet) {
     match wire::bpas::read(payload) {
-        Ok(aside) => out.aside(aside.reason, aside.text, now, aside.payload.bytes()),
+        Ok(aside) => out.aside(aside.reason, aside.text, aside.time, aside.payload.bytes()),
         Err(_) => out.aside("damaged", "a message aside of another host does not verify", now, payload),
     }
 }

@@ -77,6 +77,10 @@ impl Source for Gather {
         self.open.as_ref().map_or_else(Vec::new, |open| open.collator.place.accounts())
     }
 
+    fn sets_aside_for_worker(&self) -> bool {
+        true
+    }
+
     fn command(&mut self, request: &Value) -> Result<Value, Fault> {
         if request["is_at_end"] == true {
             return Ok(self.open.as_ref().is_some_and(|open| open.was_at_end).into());
