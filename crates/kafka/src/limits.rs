@@ -308,11 +308,13 @@ pub(crate) const BULLETIN_READ_PATIENCE: std::time::Duration = std::time::Durati
 /// Properties of a host of a worker as a member of its group, before those of the user. librdkafka holds one answer
 /// beside its queue.
 #[cfg(feature = "client")]
-pub(crate) const MEMBER_PROPERTIES: [(&str, &str); 11] = [
+pub(crate) const MEMBER_PROPERTIES: [(&str, &str); 12] = [
     ("client.id", "beamport"),
     // Blocks that a host has fetched are its own until it dies: others could have worked on them.
     ("queued.min.messages", "1"),
     ("queued.max.messages.kbytes", "4096"),
+    // One block is above the least number already: without this, the next one would be fetched after a second.
+    ("fetch.queue.backoff.ms", "5"),
     ("fetch.max.bytes", "4194304"),
     ("receive.message.max.bytes", "2147483647"),
     ("reconnect.backoff.max.ms", "2000"),
