@@ -30,8 +30,8 @@ pub(crate) const CRATES: [&str; 5] = ["--workspace", "--exclude", NEXUS, "--excl
 /// Processes of pytest: a test waits for other processes most of its time.
 const WORKERS: &str = "6";
 
-/// So many tests that failed beside others are run again, alone: of some thousand, one or two are late on a machine
-/// that has two cores for all of them. More is a fault.
+/// The most tests that failed beside others and are run again, alone. Of some thousand, load makes one or two late on a
+/// machine with two cores; more than these have another cause.
 const AGAIN_MAX: usize = 3;
 
 pub(crate) fn run() -> Done {

@@ -117,11 +117,15 @@ impl Mover {
     /// `{"command": "ask", "source", "request"}`: what the source answers.
     fn obey_ask(&self, request: &Value) -> Result<Request, Fault> {
         let name = request["source"].as_str().unwrap_or_default();
+        let asked = self.ask_source(name, request["request"].clone());
+        asked.ok_or_else(|| sources::unknown(name, self.instrument.sources()))
+    }
+
+    /// Asks a source of this host that was started; none where there is no such source.
+    pub(super) fn ask_source(&self, name: &str, request: Value) -> Option<Request> {
         let mut stages = self.instrument.stages.iter().zip(&self.threads);
-        match stages.find(|(stage, _)| stage.source().is_some() && stage.name() == name) {
-            Some((_, thread)) => Ok(sources::ask(thread, name, request["request"].clone())),
-            None => Err(sources::unknown(name, self.instrument.sources())),
-        }
+        let (_, thread) = stages.find(|(stage, _)| stage.source().is_some() && stage.name() == name)?;
+        Some(sources::ask(thread, name, request))
     }
 
     /// `{"command": "begin", "run", "start", "stop", "inclusive", "settle", "metadata", "slots"}`, each but the
@@ -244,7 +248,7 @@ impl Mover {
             return Err(Fault::new(what, "no such worker or source").hint(hint));
         };
         let slots = slots.map(|slots| {
-            u32::try_from(slots).ok().filter(|slots| (1..=flow::SLOTS_MAX).contains(slots)).ok_or_else(|| {
+            valid_slots(slots).ok_or_else(|| {
                 Fault::new(what(), format!("{slots} slots"))
                     .hint(format!("a worker has 1 to {} slots", flow::SLOTS_MAX))
             })
@@ -362,6 +366,11 @@ impl Mover {
         let mut paths = self.instrument.sinks.iter().filter(|_| is_new).map(of);
         paths.find(|path| path.symlink_metadata().is_ok())
     }
+}
+
+/// A number of slots that a worker may have.
+pub(super) fn valid_slots(slots: i64) -> Option<u32> {
+    u32::try_from(slots).ok().filter(|slots| (1..=flow::SLOTS_MAX).contains(slots))
 }
 
 fn as_value(run: &Run) -> Value {

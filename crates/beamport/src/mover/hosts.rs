@@ -5,11 +5,11 @@
 //! (`configure/WORKER`), and that a run is sealed without a host (`absent/RUN/HOST`). A command is carried out by the
 //! process that it was meant for, or not at all: it names the boot of that process.
 
+use super::Mover;
 use super::asks::Request;
 use super::bulletin::BulletinThread;
 use super::control::Command;
 use super::shared::Changes;
-use super::{Mover, sources};
 use crate::figures::instant;
 use crate::file::{HOSTS_SINK, HostPart, Instrument, LEAD_RUNS, Stage};
 use crate::limits::{
@@ -485,13 +485,7 @@ impl Mover {
         for run in self.keeper.unsealed().filter(|run| run.state == State::Settling) {
             let until = run.stop.saturating_add(run.settle).saturating_add(1);
             let is_absent = |host: &String| hosts.state_of(run, host) == HostState::Absent;
-            let ask = |stream: &String, request: Value| {
-                let mut stages = self.instrument.stages.iter().zip(&self.threads);
-                if let Some((_, thread)) = stages.find(|(stage, _)| stage.source().is_some() && stage.name() == stream)
-                {
-                    drop(sources::ask(thread, stream, request));
-                }
-            };
+            let ask = |stream: &String, request: Value| drop(self.ask_source(stream, request));
             for (stream, _) in hosts.part.layout.mirrors.iter().filter(|(_, host)| is_absent(host)) {
                 ask(stream, json!({"absent": until}));
             }

@@ -4,9 +4,10 @@
 //! A post is for the parameters and slots that the file has; where these are edited, the file counts again, as it does
 //! for a worker on one host.
 
+use super::Mover;
+use super::commands::valid_slots;
 use super::control::{Command, number};
 use super::hosts::Hosts;
-use super::{Mover, sources};
 use crate::file::HostPart;
 use crate::limits::ASK_PATIENCE;
 use flow::{Fault, Passes};
@@ -21,8 +22,9 @@ use std::time::Instant;
 pub(super) struct Change {
     /// Names the change: answers bear it.
     id: String,
-    /// The host that leads, and who has asked it.
+    /// The host that posts it, to which answers go.
     asker: String,
+    /// The client that gave the command, as the stream `control` records it.
     from: String,
     /// Parameters and slots of the file for which it is.
     file: Value,
@@ -50,7 +52,7 @@ fn difference(now: &Map<String, Value>, wanted: &Map<String, Value>) -> Map<Stri
 }
 
 /// A change that hosts are to follow, and their answers.
-struct Asked {
+struct PendingChange {
     command: Command,
     worker: String,
     /// The change before it, which is posted again where a host refuses this one.
@@ -68,7 +70,7 @@ pub(super) struct Changes {
     /// The newest of each worker.
     newest: BTreeMap<String, Change>,
     /// Of the host that leads, by the names of changes.
-    asked: BTreeMap<String, Asked>,
+    asked: BTreeMap<String, PendingChange>,
     /// The parameters that each worker of this host has.
     parameters: BTreeMap<String, Map<String, Value>>,
     /// Workers of this host with a change that they have not followed.
@@ -121,7 +123,8 @@ impl Hosts {
         let (away, waits): (Vec<String>, Vec<String>) = all.into_iter().partition(|host| self.is_away(host));
         self.set_change(&worker, change);
         let (waits, answers) = (waits.into_iter().collect(), Map::new());
-        let asked = Asked { command, worker, before, waits, away, answers, refused: None, since: Instant::now() };
+        let asked =
+            PendingChange { command, worker, before, waits, away, answers, refused: None, since: Instant::now() };
         self.changes.asked.insert(id.to_owned(), asked);
         None
     }
@@ -165,12 +168,12 @@ impl Hosts {
 
     /// The changes that all hosts have answered, with what the asker gets.
     fn answered_changes(&mut self) -> Vec<(Command, Result<Value, Fault>)> {
-        let is_over = |asked: &Asked| asked.waits.is_empty() || asked.since.elapsed() > ASK_PATIENCE;
+        let is_over = |asked: &PendingChange| asked.waits.is_empty() || asked.since.elapsed() > ASK_PATIENCE;
         let over: Vec<String> =
             self.changes.asked.iter().filter(|(_, asked)| is_over(asked)).map(|(id, _)| id.clone()).collect();
         let mut all = Vec::new();
         for id in over {
-            let Some(Asked { command, worker, before, waits, away, answers, refused, .. }) =
+            let Some(PendingChange { command, worker, before, waits, away, answers, refused, .. }) =
                 self.changes.asked.remove(&id)
             else {
                 continue;
@@ -206,7 +209,7 @@ fn asked_change(before: &Change, worker: &str, request: &Value) -> Result<Change
         _ => return Err(Fault::new(what(), "`parameters` is not a JSON object")),
     }
     if let Some(slots) = number(request, "slots")? {
-        let valid = u32::try_from(slots).ok().filter(|slots| (1..=flow::SLOTS_MAX).contains(slots));
+        let valid = valid_slots(slots);
         let refused = || {
             let hint = format!("a worker has 1 to {} slots on each host", flow::SLOTS_MAX);
             Fault::new(what(), format!("{slots} slots")).hint(hint)
@@ -273,9 +276,8 @@ impl Mover {
         }
         for worker in std::mem::take(&mut hosts.changes.held) {
             let source = format!("{worker}.in");
-            let mut stages = self.instrument.stages.iter().zip(&self.threads);
-            match stages.find(|(stage, _)| stage.source().is_some() && stage.name() == source) {
-                Some((_, thread)) => drop(sources::ask(thread, &source, json!({"begin": true}))),
+            match self.ask_source(&source, json!({"begin": true})) {
+                Some(request) => drop(request),
                 None => {
                     if let Some(hosts) = &mut self.hosts {
                         hosts.changes.held.insert(worker);

@@ -207,11 +207,12 @@ fn on_hosts(glance: &Glance, most: usize) -> String {
             own.row([host.clone(), shortened(worker), shortened(slot), said]);
         }
     }
-    let mut text = String::new();
-    for table in [workers, own].iter().filter(|table| !table.is_empty()) {
-        text += &format!("\n{table}");
-    }
-    text + &more("workers of hosts", all, most)
+    tables(&[workers, own]) + &more("workers of hosts", all, most)
+}
+
+/// The tables that have rows, each behind an empty line.
+fn tables(all: &[Table]) -> String {
+    all.iter().filter(|table| !table.is_empty()).map(|table| format!("\n{table}")).collect()
 }
 
 /// Figures by name, in one line. `streams`, a row for each origin, is for programs.
@@ -377,11 +378,7 @@ fn workers(all: &[WorkerStatus]) -> String {
             own.row([w.name.clone(), slot.to_string(), pairs(numbers.iter())]);
         }
     }
-    let mut text = String::new();
-    for table in [workers, own].iter().filter(|table| !table.is_empty()) {
-        text += &format!("\n{table}");
-    }
-    text
+    tables(&[workers, own])
 }
 
 /// Digits of a hash that are shown: two versions of one file differ in them.
