@@ -66,7 +66,7 @@ impl Laps {
             // Each is a member of its own.
             writers.push(named(&folder.path().join(&stream), &stream, &Options::memory(room))?);
             readers.push(data.reader(&stream, Default::default())?);
-            inputs.push(MergeInput { stream, wait: WAIT });
+            inputs.push(MergeInput { stream, wait: WAIT, ..MergeInput::default() });
         }
         let options = MergeOptions {
             stream: Options::memory(ring),

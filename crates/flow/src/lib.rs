@@ -42,7 +42,7 @@ pub use limits::SLOTS_MAX;
 pub use runner::append::{Appender, Label};
 pub use runner::feed::{BYTES, Feed, FeedStep, hold, until_now};
 pub use runner::intake::{Intake, IntakeOptions};
-pub use runner::merge::{INPUTS_MAX, Merge, MergeBy, MergeInput, MergeOptions, UpstreamState};
+pub use runner::merge::{INPUTS_MAX, Merge, MergeBy, MergeInput, MergeOptions, TimeSlices, UpstreamState};
 pub use runner::native::{Native, misfit};
 pub use runner::relay::{Relay, RelayOptions};
 pub use runner::work::statistics::WorkerState;

@@ -5,9 +5,9 @@
 //! part adds. Streams that other hosts read go into one live sink, `hosts`. The first host leads: its runs are those of
 //! the instrument, and the others adopt them from a mirror of its stream `runs`.
 
-use super::shared::{self, is_shared};
 use super::stream::MirrorKeys;
 use super::{Instrument, LiveSection, SourceSection, Stage, WorkerSection, keys, nearest};
+use super::{parts, shared};
 use flow::edge::{CarrierPlan, Mirror, SourcePlan};
 use flow::hosts::HostsLayout;
 use flow::{Fault, RUNS};
@@ -40,6 +40,8 @@ pub struct Hosts {
     pub(super) of: HashMap<String, Setting<String>>,
     /// How streams are kept where other hosts read them.
     pub(super) mirrors: Vec<MirrorSection>,
+    /// The stages in the file of the parts that are made of them, by name of the part.
+    pub(super) parts: BTreeMap<String, String>,
     pub(super) shown: Vec<Shown>,
 }
 
@@ -153,6 +155,17 @@ impl Hosts {
         let lead = self.all.first().map_or("", |host| &host.name);
         self.of.get(name).map_or(lead, |host| host.as_str())
     }
+
+    /// Places a part of a stage in the file on a host.
+    pub(super) fn place_part(&mut self, part: &str, host: &str, of: &str) {
+        self.of.insert(part.to_owned(), Setting::by_default(host.to_owned()));
+        self.parts.insert(part.to_owned(), of.to_owned());
+    }
+
+    /// Whether a section of the file is of a stream: it is that stream, or its part.
+    fn is_of(&self, section: &str, stream: &str) -> bool {
+        section == stream || self.parts.get(stream).is_some_and(|of| of == section)
+    }
 }
 
 /// Notes what does not fit together.
@@ -173,10 +186,15 @@ pub(super) fn check(page: &Page, mistakes: &mut Mistakes, instrument: &Instrumen
         };
         mistakes.push(page.mistake(host.line_or(hosts.line), what, "", hint));
     }
+    if !parts::check(page, mistakes, instrument, hosts) {
+        return;
+    }
+    let instrument = &instrument.clone().divide();
+    let Some(hosts) = &instrument.hosts else { return };
     for mirror in &hosts.mirrors {
         let crossings = instrument.crossings();
         let stream = instrument.stage(&mirror.name).and_then(Stage::stream);
-        let is_read = crossings.iter().any(|crossing| crossing.stream == mirror.name)
+        let is_read = crossings.iter().any(|crossing| hosts.is_of(&mirror.name, crossing.stream))
             || instrument.shared_workers().any(|worker| worker.name == mirror.name);
         let Some(stream) = stream.filter(|_| is_read) else {
             let what = format!("[mirror.{}] is of no stream that another host reads", shortened(&mirror.name));
@@ -212,10 +230,17 @@ impl Instrument {
     pub fn crossings(&self) -> Vec<Crossing<'_>> {
         let Some(hosts) = &self.hosts else { return Vec::new() };
         let mut all: Vec<Crossing<'_>> = Vec::new();
-        let from = |stream: &str| self.stage(stream).filter(|stage| !is_shared(stage));
+        let from = |stream: &str| self.stage(stream).filter(|stage| !stage.is_on_each_reader());
         for (name, inputs) in self.reads() {
             let far = hosts.host_of(name);
-            let from_others = inputs.into_iter().filter_map(|stream| {
+            // Of a merge of all parts, what it reads.
+            let parts =
+                |stream: &String| self.stage(stream).and_then(Stage::merge).filter(|merge| merge.is_on_each_reader);
+            let inputs = inputs.into_iter().flat_map(|stream| match parts(stream) {
+                Some(merge) => merge.inputs.iter().collect(),
+                None => vec![stream],
+            });
+            let from_others = inputs.filter_map(|stream| {
                 let near = hosts.host_of(from(stream)?.name());
                 (near != far).then_some(Crossing { stream, near, far })
             });
@@ -237,7 +262,11 @@ impl Instrument {
     }
 
     /// The part of a host.
-    pub fn part(mut self, name: &str) -> Result<Self, Fault> {
+    pub fn part(self, name: &str) -> Result<Self, Fault> {
+        self.divide().part_of_divided(name)
+    }
+
+    fn part_of_divided(mut self, name: &str) -> Result<Self, Fault> {
         let file = self.file.display().to_string();
         let what = || format!("`--host {}` cannot be used", shortened(name));
         let Some(hosts) = self.hosts.clone() else {
@@ -258,7 +287,7 @@ impl Instrument {
             .map(|Crossing { stream, near, far }| (stream.to_owned(), near.to_owned(), far.to_owned()))
             .collect();
         let layout = self.layout(&hosts, name, &crossings);
-        let own = self.stages.iter().filter(|stage| !is_shared(stage)).map(Stage::name);
+        let own = self.stages.iter().filter(|stage| !stage.is_on_each_reader()).map(Stage::name);
         let named = own.chain(self.sinks.iter().map(|sink| sink.name.as_str()));
         let stages = named.map(|stage| (stage.to_owned(), hosts.host_of(stage).to_owned())).collect();
         let of_one_run = self.sinks.iter().filter(|sink| sink.is_of_one_run() && hosts.host_of(&sink.name) != name);
@@ -269,23 +298,14 @@ impl Instrument {
         if is_lead && hosts.all.len() > 1 {
             sent.push(RUNS.to_owned());
         }
-        sent.sort_unstable();
-        sent.dedup();
         let own: Vec<Stage> = shared.iter().flat_map(|worker| self.of_shared(&hosts, worker, name, &layout)).collect();
-        self.stages.retain(|stage| !is_shared(stage) && !is_of_workers && hosts.host_of(stage.name()) == name);
+        let here = self.stages.iter().filter(|stage| !is_of_workers && self.is_on(&hosts, name, stage));
+        self.stages = here.cloned().collect();
         self.sinks.retain(|sink| !is_of_workers && hosts.host_of(&sink.name) == name);
         self.stages.extend(mirrors.into_iter().map(Stage::Source));
+        self.keep_parts_as_their_mirrors();
         self.stages.extend(own);
-        if !sent.is_empty() {
-            self.stages.push(Stage::Live(LiveSection {
-                name: SINK.to_owned(),
-                line: hosts.line,
-                inputs: Setting::by_default(sent),
-                early: Setting::by_default(false),
-                plan: hosts.carrier.near(SINK, &self.name),
-                shown: Vec::new(),
-            }));
-        }
+        self.stages.extend(self.sender(&hosts, sent));
         self.sort_stages();
         if let Some(data) = &host.data {
             self.data = data.clone();
@@ -305,6 +325,30 @@ impl Instrument {
         let part = HostPart { name, lead, layout, workers, ends_with_lead, dealt, stages, files_of_one_run };
         self.part = Some(part);
         Ok(self)
+    }
+
+    /// Whether the part of a host has a stage of the file, or of what is made of it.
+    fn is_on(&self, hosts: &Hosts, host: &str, stage: &Stage) -> bool {
+        match stage.is_on_each_reader() {
+            true => stage.merge().is_some() && self.is_read_on(hosts, host, stage.name()),
+            false => hosts.host_of(stage.name()) == host,
+        }
+    }
+
+    /// The sink that sends streams to other hosts; none where there are none.
+    fn sender(&self, hosts: &Hosts, mut streams: Vec<String>) -> Option<Stage> {
+        streams.sort_unstable();
+        streams.dedup();
+        (!streams.is_empty()).then(|| {
+            Stage::Live(LiveSection {
+                name: SINK.to_owned(),
+                line: hosts.line,
+                inputs: Setting::by_default(streams),
+                early: Setting::by_default(false),
+                plan: hosts.carrier.near(SINK, &self.name),
+                shown: Vec::new(),
+            })
+        })
     }
 
     /// The hosts as one of them sees them. `crossings`: streams with the hosts that fill and read them.
@@ -334,7 +378,7 @@ impl Instrument {
     /// The source of a mirror of a stream of another host; none where nothing fills it.
     fn mirror(&self, hosts: &Hosts, stream: &str, near: &str) -> Option<SourceSection> {
         let stage = self.stage(stream)?;
-        let keys = hosts.mirrors.iter().find(|mirror| mirror.name == stream).map(|mirror| mirror.keys.clone());
+        let keys = hosts.mirrors.iter().find(|mirror| hosts.is_of(&mirror.name, stream)).map(|of| of.keys.clone());
         let (section, _) = stage.stream()?.mirrored(&keys.unwrap_or_default());
         let mirror = Mirror { name: stream.to_owned(), stream: stream.to_owned(), host: near.to_owned() };
         let clock = stage.source().map_or(Clock::Epoch, |source| source.clock.value);

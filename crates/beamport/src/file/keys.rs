@@ -120,7 +120,25 @@ pub static SLICE: Key = key(
     "slice",
     "duration, 1 ms to 1 s",
     "10 ms",
-    "Shortest interval of messages that are sorted and committed together.",
+    "Shortest interval of messages that are sorted and committed together; with `hosts` also the interval that goes to \
+     one host.",
+);
+/// `hosts` of a merge
+pub static MERGE_HOSTS: Key = key(
+    "hosts",
+    "list of hosts",
+    "",
+    "Event builders, in the place of `host`: each host merges the slices of time whose number mod the number of hosts \
+     is its place in this list, counted from 0. Workers with the same `hosts` run on each part. Elsewhere the name \
+     means all parts, merged by time.",
+);
+/// `overlap`
+pub static OVERLAP: Key = key(
+    "overlap",
+    "duration, at most half of `slice`",
+    "0 s",
+    "The time around its slices that each part has for its workers: at least as long as a group. A result counts with \
+     the part in whose slices its time lies.",
 );
 /// `ahead_max` of a merge
 pub static MERGE_AHEAD_MAX: Key = key(
@@ -291,10 +309,11 @@ pub static HOST: Key =
 /// `hosts` of a worker
 pub static WORKER_HOSTS: Key = key(
     "hosts",
-    "table, host = number of slots",
+    "table, host = number of slots, or list of hosts",
     "",
     "The hosts that share its work, in the place of `host` and `slots`: `{ n1 = 8, \"n{2..9}\" = 16 }`. They do \
-     nothing else. A block goes to one of them; one that dies is replaced by the others.",
+     nothing else. A block goes to one of them; one that dies is replaced by the others. With the hosts of a merge \
+     that is an input, each runs the worker on its part, and `[\"b1\", \"b2\"]` is one slot on each.",
 );
 /// `data` of a host
 pub static HOST_DATA: Key =
@@ -377,11 +396,14 @@ pub static MIRROR: Table = Table {
 /// Sections that run on a host
 pub static ON_HOST: Table =
     Table { title: "[source.NAME], [merge.NAME], [worker.NAME] and [sink.NAME], with [hosts]", keys: &[&HOST] };
+/// [merge.NAME] on several hosts
+pub static BUILDERS: Table =
+    Table { title: "[merge.NAME], kind = \"time\", with [hosts]", keys: &[&MERGE_HOSTS, &OVERLAP] };
 /// [worker.NAME] on several hosts
 pub static ON_HOSTS: Table = Table { title: "[worker.NAME], with [hosts]", keys: &[&WORKER_HOSTS] };
 
 /// The tables of keys that belong to no kind of source or sink, in the order of the reference page.
-pub static TABLES: [&Table; 15] = [
+pub static TABLES: [&Table; 16] = [
     &TOP,
     &SOURCE,
     &MERGE,
@@ -396,5 +418,6 @@ pub static TABLES: [&Table; 15] = [
     &HOST_NAME,
     &MIRROR,
     &ON_HOST,
+    &BUILDERS,
     &ON_HOSTS,
 ];

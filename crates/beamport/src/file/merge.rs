@@ -4,6 +4,7 @@ use super::keys;
 use super::stream::{self, StreamSection};
 use super::{Instrument, Stage, WorkerSection};
 use crate::limits;
+use flow::TimeSlices;
 use serde_json::Value as Json;
 use settings::Key;
 use settings::units::{self, Refused, Size, shortened};
@@ -22,6 +23,12 @@ pub struct MergeSection {
     pub line: u32,
     /// The streams that become one.
     pub inputs: Setting<Vec<String>>,
+    /// The hosts that have a part each, where there are several.
+    pub hosts: Option<Setting<Vec<String>>>,
+    /// The inputs of which it takes slices of time alone.
+    pub part_inputs: BTreeMap<String, PartInput>,
+    /// It is a merge of all parts of a stage, on each host that reads it.
+    pub is_on_each_reader: bool,
     /// How long each input, or an id, is waited for.
     pub wait: Setting<Duration>,
     /// By what it orders.
@@ -33,6 +40,15 @@ pub struct MergeSection {
     pub(super) shown: Vec<Shown>,
 }
 
+/// The share that a part of a stage has in an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartInput {
+    /// The messages that it takes.
+    pub slices: TimeSlices,
+    /// See [`flow::MergeInput::by_frontier`].
+    pub by_frontier: bool,
+}
+
 /// By what a merge orders.
 #[derive(Clone, Debug)]
 pub enum MergeKind {
@@ -40,8 +56,10 @@ pub enum MergeKind {
     Time {
         /// How long single inputs are waited for.
         waits: Setting<Waits>,
-        /// Least length of a slice.
+        /// Least length of a slice, and that of the slices of its parts.
         slice: Setting<Duration>,
+        /// The time around its slices that a part also has.
+        overlap: Setting<Duration>,
         /// How far beyond arrival a source time is believed.
         ahead_max: Setting<Duration>,
     },
@@ -92,7 +110,7 @@ impl Take for Waits {
 }
 
 /// Reads one section; what is wrong in it is noted.
-pub(super) fn read(name: &str, section: &mut Section<'_>) -> MergeSection {
+pub(super) fn read(name: &str, section: &mut Section<'_>, hosts: Option<Setting<Vec<String>>>) -> MergeSection {
     let by_number = section.word(&keys::MERGE_KIND, &[("time", false), ("number", true)]);
     if by_number.is_none() {
         // Whatever kind was meant.
@@ -121,13 +139,16 @@ pub(super) fn read(name: &str, section: &mut Section<'_>) -> MergeSection {
             parts: number(section, &keys::PARTS, limits::PARTS_MAX),
             cache: number(section, &keys::CACHE, limits::CACHE_MAX),
         },
-        false => by_time(section, &inputs),
+        false => by_time(section, &inputs, hosts.is_some()),
     };
     let output = stream::read(section, &stream::STAGE, 0);
     MergeSection {
         name: name.to_owned(),
         line: section.line,
         inputs,
+        hosts,
+        part_inputs: BTreeMap::new(),
+        is_on_each_reader: false,
         wait,
         kind,
         output,
@@ -172,8 +193,8 @@ impl Instrument {
     }
 }
 
-/// Reads what only a merge by time has.
-fn by_time(section: &mut Section<'_>, inputs: &[String]) -> MergeKind {
+/// Reads what only a merge by time has. `has_parts`: it is on several hosts.
+fn by_time(section: &mut Section<'_>, inputs: &[String], has_parts: bool) -> MergeKind {
     let waits = section.get::<Waits>(&keys::WAITS).unwrap_or_default();
     for name in waits.0.keys().filter(|name| !inputs.contains(name)) {
         let hint = match super::nearest(name, inputs.iter().map(String::as_str)) {
@@ -188,7 +209,8 @@ fn by_time(section: &mut Section<'_>, inputs: &[String]) -> MergeKind {
         let (least, most) = (units::duration_text(limits::SLICE_MIN), units::duration_text(limits::SLICE_MAX));
         section.refuse(&keys::SLICE, Refused::new(cause, format!("write \"{least}\" to \"{most}\"")));
     }
-    MergeKind::Time { waits, slice, ahead_max: section.need(&keys::MERGE_AHEAD_MAX) }
+    let overlap = if has_parts { section.need(&keys::OVERLAP) } else { Setting::by_default(Duration::ZERO) };
+    MergeKind::Time { waits, slice, overlap, ahead_max: section.need(&keys::MERGE_AHEAD_MAX) }
 }
 
 /// Reads a number from 1 to `most`.

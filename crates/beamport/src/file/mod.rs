@@ -14,6 +14,7 @@ pub mod keys;
 mod lines;
 mod live;
 mod merge;
+mod parts;
 mod run;
 mod shadow;
 mod shared;
@@ -293,8 +294,8 @@ impl Reader<'_> {
             if kind.is_some() { (plan, section.end()) } else { (plan, Vec::new()) }
         });
         instrument.hosts = hosts.and_then(|(line, (plan, shown))| {
-            let (all, of, mirrors) = Default::default();
-            Some(Hosts { line, carrier: plan?, all, of, mirrors, shown })
+            let (all, of, mirrors, parts) = Default::default();
+            Some(Hosts { line, carrier: plan?, all, of, mirrors, parts, shown })
         });
         self.has_hosts = root.contains_key(HOSTS);
         let mut count = 0;
@@ -463,11 +464,13 @@ impl Reader<'_> {
         };
         wrong.into_iter().for_each(|(key, refused)| section.refuse_named(&key, "a range", refused));
         let mut data: &Path = &into.data;
-        let mut worker_hosts = None;
+        let (mut worker_hosts, mut merge_hosts) = (None, None);
         if !["host", "mirror", "run"].contains(&place.kind) && self.has_hosts {
             let host: Option<Setting<String>> = section.get(&keys::HOST);
-            if place.kind == "worker" {
-                worker_hosts = section.get(&keys::WORKER_HOSTS);
+            match place.kind {
+                "worker" => worker_hosts = section.get(&keys::WORKER_HOSTS),
+                "merge" => merge_hosts = section.get(&keys::MERGE_HOSTS),
+                _ => {}
             }
             let is_it = |section: &&HostSection| host.as_ref().is_none_or(|host| host.as_str() == section.name);
             let own = self.hosts.iter().find(is_it).and_then(|section| section.data.as_ref());
@@ -478,7 +481,7 @@ impl Reader<'_> {
             "host" => self.hosts.push(hosts::read(name, &mut section)),
             "mirror" => self.mirrors.push(hosts::read_mirror(name, &mut section)),
             "source" => into.stages.extend(source::read(name, &mut section, self.registry).map(Stage::Source)),
-            "merge" => into.stages.push(Stage::Merge(merge::read(name, &mut section))),
+            "merge" => into.stages.push(Stage::Merge(merge::read(name, &mut section, merge_hosts))),
             "worker" => {
                 into.stages.push(Stage::Worker(Box::new(worker::read(name, &mut section, self.registry, worker_hosts))))
             }

@@ -54,10 +54,10 @@ pub(super) fn check(
         .inputs
         .iter()
         .chain(&worker.side_inputs)
-        .find(|input| instrument.shared_workers().any(|other| other.name == **input));
+        .find(|input| instrument.stage(input).is_some_and(Stage::is_on_each_reader));
     if let Some(input) = made {
         let what = format!("worker `{name}` cannot read `{}`", shortened(input));
-        let cause = "that is the output of a worker on several hosts, too: no single host has it";
+        let cause = "that is made on several hosts, too: no single host has it";
         refuse(worker.inputs.line_or(line), what, cause, "do both in one worker, or one of them on one host".into());
     }
 }
@@ -81,7 +81,7 @@ fn check_hosts(
             continue;
         };
         let is_on = |stage: &&str| hosts.of.get(*stage).map_or(at == 0, |of| of.as_str() == host);
-        let stages = instrument.stages.iter().filter(|stage| !is_shared(stage)).map(Stage::name);
+        let stages = instrument.stages.iter().filter(|stage| !stage.is_on_each_reader()).map(Stage::name);
         let mut names = stages.chain(instrument.sinks.iter().map(|sink| sink.name.as_str()));
         let cause = match names.find(is_on) {
             Some(stage) if at != 0 => {
@@ -93,11 +93,6 @@ fn check_hosts(
         let hint = "give it hosts of its own; several of them may be on one machine".to_owned();
         refuse(format!("worker `{name}` cannot share host `{}`", shortened(host)), &cause, hint);
     }
-}
-
-/// Whether a stage is a worker on several hosts.
-pub(super) fn is_shared(stage: &Stage) -> bool {
-    stage.worker().is_some_and(|worker| worker.hosts.is_some())
 }
 
 impl Instrument {
@@ -113,7 +108,7 @@ impl Instrument {
 
     /// The stages and sinks of one host each, with all that they read.
     pub(super) fn reads(&self) -> Vec<(&str, Vec<&String>)> {
-        let stages = self.stages.iter().filter(|stage| !is_shared(stage)).map(|stage| {
+        let stages = self.stages.iter().filter(|stage| !stage.is_on_each_reader()).map(|stage| {
             let beside = stage.worker().map_or(&[][..], |worker| &worker.side_inputs);
             (stage.name(), stage.inputs().iter().chain(beside).collect())
         });

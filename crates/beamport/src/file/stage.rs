@@ -117,6 +117,14 @@ impl Stage {
 }
 
 impl Stage {
+    /// Whether it has a place on each host that reads its stream, and on no other: the output of a worker on several
+    /// hosts, and a merge of all parts.
+    #[must_use]
+    pub fn is_on_each_reader(&self) -> bool {
+        self.worker().is_some_and(|worker| worker.hosts.is_some())
+            || self.merge().is_some_and(|merge| merge.is_on_each_reader)
+    }
+
     /// Whether it fills the stream of its name.
     #[must_use]
     pub fn fills_stream(&self) -> bool {

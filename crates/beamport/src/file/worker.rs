@@ -1,5 +1,5 @@
-//! `[worker.NAME]`: code on each message of some streams, in slots, of the user or ready-made; what it makes is the stream
-//! NAME.
+//! `[worker.NAME]`: code on each message of some streams, in slots, of the user or ready-made; what it makes is the
+//! stream NAME.
 
 use super::keys;
 use super::stream::{self, StreamSection};
@@ -13,7 +13,7 @@ use settings::units::{Refused, Size, shortened};
 use settings::{Section, Setting, Shown, Take, Word, noun};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use toml_edit::Item;
+use toml_edit::{Item, Value};
 
 /// One worker and the stream it fills.
 #[derive(Clone, Debug)]
@@ -305,10 +305,17 @@ impl HostSlots {
 impl Take for HostSlots {
     fn take(item: &Item) -> Result<Self, Refused> {
         let hint = "write the hosts with their slots, like `{ n1 = 8, \"n{2..9}\" = 16 }`";
-        let Some(table) = item.as_table_like() else {
-            return Err(Refused::new(format!("expected a table, found {}", noun(item)), hint));
-        };
         let mut all = Vec::new();
+        if let Some(Value::Array(_)) = item.as_value() {
+            let names = Vec::<String>::take(item)?;
+            return match names.is_empty() {
+                true => Err(Refused::new("it names no host", hint)),
+                false => Ok(Self(names.into_iter().map(|name| (name, 1)).collect())),
+            };
+        }
+        let Some(table) = item.as_table_like() else {
+            return Err(Refused::new(format!("expected a table or a list, found {}", noun(item)), hint));
+        };
         for (name, slots) in table.iter() {
             let slots = slots.as_integer().and_then(|n| u64::try_from(n).ok());
             let slots = slots.filter(|n| (1..=u64::from(flow::SLOTS_MAX)).contains(n));

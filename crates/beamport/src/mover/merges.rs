@@ -42,7 +42,15 @@ fn run(
     if !stage::wait_for(inputs, stop) {
         return Ok(());
     }
-    let of = |input: &String| MergeInput { stream: input.clone(), wait: ns(section.wait_of(input)) };
+    let of = |input: &String| {
+        let part = section.part_inputs.get(input);
+        MergeInput {
+            stream: input.clone(),
+            wait: ns(section.wait_of(input)),
+            slices: part.map(|part| part.slices),
+            by_frontier: part.is_some_and(|part| part.by_frontier),
+        }
+    };
     let streams: Vec<MergeInput> = section.inputs.iter().map(of).collect();
     let mut merge = Merge::open(data, &section.name, &streams, &options(section))?;
     let writer = merge.writer();

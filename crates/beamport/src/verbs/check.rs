@@ -101,7 +101,7 @@ fn check(asked: &Check, registry: &Registry, out: &mut dyn Write, err: &mut dyn 
             if let Some(disk) = forecast::declared(&instrument) {
                 writeln!(out, "{file}: {disk}")?;
             }
-            write_hosts(&instrument, out)?;
+            write_hosts(&instrument.divide(), out)?;
         }
         Err(mistakes) => {
             // The exit status says it too, where nobody reads this.

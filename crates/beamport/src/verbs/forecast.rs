@@ -246,7 +246,10 @@ pub(crate) fn carried(instrument: &Instrument) -> Option<String> {
 fn rate_of(instrument: &Instrument, stream: &str) -> Option<f64> {
     match instrument.stage(stream)? {
         Stage::Source(source) => source.plan.bytes_per_second(),
-        Stage::Merge(merge) => merge.inputs.iter().map(|input| rate_of(instrument, input)).sum(),
+        Stage::Merge(merge) => {
+            let share = |input: &String| merge.part_inputs.get(input).map_or(1.0, |part| part.slices.share());
+            merge.inputs.iter().map(|input| Some(rate_of(instrument, input)? * share(input))).sum()
+        }
         _ => None,
     }
 }

@@ -1286,7 +1286,7 @@ fn the_ids_that_a_merge_by_number_did_not_have_are_listed() {
     let mut writer = data.writer("raw", &Options::memory(8 << 20)).unwrap();
     let by = flow::MergeBy::Number { parts: 2, cache: 1 << 16 };
     let options = flow::MergeOptions { stream: Options::memory(8 << 20), by };
-    let input = flow::MergeInput { stream: "raw".into(), wait: 0 };
+    let input = flow::MergeInput { stream: "raw".into(), wait: 0, ..flow::MergeInput::default() };
     let mut merge = flow::Merge::open(&data, "frames", &[input], &options).unwrap();
     // Two of each but of every third, of which there is one, and of every fifth, of which there is none.
     let ids = 6000;

@@ -138,7 +138,8 @@ impl Drop for Chain {
 
 /// Merges the streams of all boards in one thread. `ports`: number of boards.
 pub(super) fn merge(data: &Data, ports: usize, bytes: usize) -> Result<Sample, Fault> {
-    let inputs: Vec<MergeInput> = (0..ports).map(|board| MergeInput { stream: name(board), wait: WAIT }).collect();
+    let inputs: Vec<MergeInput> =
+        (0..ports).map(|board| MergeInput { stream: name(board), wait: WAIT, ..MergeInput::default() }).collect();
     let by = MergeBy::Time { slice: SLICE, ahead_max: 600_000_000_000 };
     let mut merge = Merge::open(data, MERGE, &inputs, &MergeOptions { stream: Options::memory(ORDER_BYTES), by })?;
     let ended = vec![UpstreamState { frontier: i64::MAX, ended: true, ..UpstreamState::NOTHING }; ports];

@@ -99,7 +99,7 @@ impl Plan {
         let output = Options { level, ..Options::disk(1 << 20) };
         let (merges, works) = (sources.len() > 1 && dice.one_in(3), dice.one_in(3));
         let by = MergeBy::Time { slice: SECOND / 100, ahead_max: 60 * SECOND };
-        let input = |name: &&str| MergeInput { stream: (*name).into(), wait: SECOND / 5 };
+        let input = |name: &&str| MergeInput { stream: (*name).into(), wait: SECOND / 5, ..MergeInput::default() };
         let merge = (MergeOptions { stream: output.clone(), by }, sources.iter().map(input).collect());
         let behind = if merges && dice.one_in(2) { MERGED } else { sources[0] };
         let slots = dice.range(1, 3) as u32;

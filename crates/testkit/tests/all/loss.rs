@@ -225,7 +225,7 @@ fn a_merge_of_a_view_goes_on_where_a_parent_is_gone_and_the_sink_counts_what_is_
             stream: Options::disk(1 << 20),
             by: MergeBy::Time { slice: SECOND, ahead_max: 60 * SECOND },
         };
-        let input = MergeInput { stream: "v".into(), wait: 0 };
+        let input = MergeInput { stream: "v".into(), wait: 0, ..MergeInput::default() };
         let mut merge = Merge::open(&data_of(&machine), "m", &[input], &options).unwrap();
         for _ in 0..100 {
             machine.advance(SECOND / 100);

@@ -6,11 +6,13 @@
 //! input closes.
 
 mod number;
+mod parts;
 
 use beamport_testkit::{Dice, Machine, PretendMedia, histories};
 use flow::records::{Commit, Input};
 use flow::{
-    Data, Merge, MergeBy, MergeInput, MergeOptions, Step, StreamView, UpstreamState, aside_of, commits_of, ledger,
+    Data, Merge, MergeBy, MergeInput, MergeOptions, Step, StreamView, TimeSlices, UpstreamState, aside_of, commits_of,
+    ledger,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -58,6 +60,8 @@ struct Place {
     level: Level,
     banks: Vec<Bank>,
     by: MergeBy,
+    /// The part of time that is merged.
+    slices: Option<TimeSlices>,
     merge: Option<Merge>,
     /// How often the numbers may restart.
     rounds: usize,
@@ -77,7 +81,8 @@ impl Place {
         let (shown, aside) = Default::default();
         let by = MergeBy::Time { slice: 10 * MS, ahead_max: 60 * SECOND };
         let (merge, rounds, ended, set) = (None, 0, false, 0);
-        Self { machine, process, witness, folder, level, banks, by, merge, rounds, ended, set, shown, aside }
+        let slices = None;
+        Self { machine, process, witness, folder, level, banks, by, slices, merge, rounds, ended, set, shown, aside }
     }
 
     fn data(&self, process: &Arc<PretendMedia>) -> Data {
@@ -106,8 +111,9 @@ impl Place {
             self.open_bank(i)?;
         }
         if self.merge.is_none() {
-            let inputs: Vec<MergeInput> =
-                (0..self.banks.len()).map(|i| MergeInput { stream: Self::name(i), wait: WAIT }).collect();
+            let input =
+                |i| MergeInput { stream: Self::name(i), wait: WAIT, slices: self.slices, ..MergeInput::default() };
+            let inputs: Vec<MergeInput> = (0..self.banks.len()).map(input).collect();
             let options = MergeOptions { stream: self.stream(), by: self.by };
             self.merge = Some(Merge::open(&self.data(&self.process), NAME, &inputs, &options)?);
         }
@@ -324,6 +330,9 @@ impl Place {
                 MergeBy::Time { .. } => bank.said.get(key.2 as usize).map(|said| said.0),
                 MergeBy::Number { .. } => bank.ids.get(key.2 as usize).map(|&id| id as i64),
             };
+            if self.slices.is_some_and(|slices| !slices.contains(key.0)) {
+                return Err(format!("{key:?} is of another part"));
+            }
             if said != Some(key.0) {
                 return Err(format!("{key:?} was never said: {said:?}"));
             }
@@ -336,8 +345,16 @@ impl Place {
             let shown = self.shown.values().filter(|k| k.1 == i).count() as u64;
             let away = self.aside.values().filter(|k| k.1 == i).count() as u64;
             let said = self.banks[i].said.len() as u64;
+            let skipped = count("skipped.");
+            let others = self.slices.map_or(0, |slices| {
+                let of_others = |said: &&(i64, usize)| !slices.contains(said.0);
+                self.banks[i].said[account.first as usize..].iter().filter(of_others).count() as u64
+            });
+            if skipped > others || skipped < others && lost == 0 {
+                return Err(format!("bank{i}: {skipped} skipped of {others}: {account:?}"));
+            }
             let fits = |known: u64, seen: u64| if whole { known == seen } else { known >= seen };
-            if account.next != said || account.done + aside + lost != said - account.first {
+            if account.next != said || account.done + aside + skipped + lost != said - account.first {
                 return Err(format!("bank{i} said {said}: {account:?}"));
             }
             if !fits(account.done, shown) || !fits(aside, away) {
@@ -400,9 +417,15 @@ fn times(place: &Place) -> Vec<i64> {
 // ---- order -----------------------------------------------------------------------------------------------------------
 
 /// Messages (input, time) that arrive in some order, each less than the wait behind its time.
-fn arrive(seed: u64, level: Level, said: &[(usize, i64)], inputs: usize) -> Vec<(i64, usize)> {
+fn arrive(
+    seed: u64,
+    level: Level,
+    said: &[(usize, i64)],
+    inputs: usize,
+    slices: Option<TimeSlices>,
+) -> Vec<(i64, usize)> {
     let mut dice = Dice::new(seed);
-    let mut place = Place::new(seed, level, banks(level, inputs));
+    let mut place = Place { slices, ..Place::new(seed, level, banks(level, inputs)) };
     place.open().unwrap();
     let begin = place.machine.now();
     let is_heard = dice.one_in(2);
@@ -450,8 +473,19 @@ fn any_order_of_arrival_within_the_wait_gives_the_same_output() {
         let expected: Vec<(i64, usize)> = said.iter().map(|s| (s.1, s.0)).collect();
         for run in 0..3 {
             let level = if run == 0 { Level::Disk } else { Level::Memory };
-            assert_eq!(arrive(seed * 10 + run, level, &said, inputs + 1), expected, "seed {seed}, run {run}");
+            assert_eq!(arrive(seed * 10 + run, level, &said, inputs + 1, None), expected, "seed {seed}, run {run}");
         }
+        // The parts of several hosts are the same messages, each in one of them.
+        let parts = dice.range(1, 5) as u32;
+        let mut all = Vec::new();
+        for part in 0..parts {
+            let slices = TimeSlices { length: 30 * MS, parts, part, overlap: 0 };
+            let merged = arrive(seed * 10 + 5 + u64::from(part), Level::Memory, &said, inputs + 1, Some(slices));
+            assert!(merged.is_sorted(), "seed {seed}, part {part}");
+            all.extend(merged);
+        }
+        all.sort_unstable();
+        assert_eq!(all, expected, "seed {seed}, {parts} parts");
         messages += expected.len();
     }
     assert!(messages > 1000, "{messages}");
@@ -670,6 +704,10 @@ fn a_merge_that_is_opened_again_begins_a_new_input_where_it_stands() {
 
 /// A history from a seed: messages of every kind, kills, power cuts, full disks, failing syncs.
 fn history(seed: u64) -> Checked<Outcome> {
+    history_of(seed, None)
+}
+
+fn history_of(seed: u64, slices: Option<TimeSlices>) -> Checked<Outcome> {
     let mut dice = Dice::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
     let level = if dice.one_in(3) { Level::Memory } else { Level::Disk };
     let tight = dice.one_in(4);
@@ -682,7 +720,7 @@ fn history(seed: u64) -> Checked<Outcome> {
         }
     }
     let wild = dice.one_in(2);
-    let mut place = Place::new(seed, level, list);
+    let mut place = Place { slices, ..Place::new(seed, level, list) };
     let mut deaths = 0;
     // Of their own, so that the rest of a history stays what it was.
     let mut clocks = Dice::new(seed ^ 0x6a09_e667_f3bc_c908);

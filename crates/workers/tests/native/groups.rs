@@ -372,7 +372,8 @@ fn an_open_group_kept_all_memory_of_what_its_input_shows_which_then_stood_still(
     let data = Data { media: process, folder: "/live/data".into(), drain: Drain::Caller };
     let streams = ["a", "b"];
     let mut writers = streams.map(|name| data.writer(name, &Options::memory(1 << 20)).unwrap());
-    let inputs: Vec<_> = streams.map(|name| MergeInput { stream: name.to_owned(), wait: 10 }).into();
+    let inputs: Vec<_> =
+        streams.map(|name| MergeInput { stream: name.to_owned(), wait: 10, ..MergeInput::default() }).into();
     // The view has room for much more than what it shows.
     let options =
         MergeOptions { stream: Options::memory(1 << 24), by: MergeBy::Time { slice: 100, ahead_max: 600_000_000_000 } };

@@ -1,5 +1,6 @@
 //! Tests of `[hosts]`, `[host.NAME]` and `host`, and of the parts that they make.
 
+use super::super::merge::PartInput;
 use super::*;
 use flow::Source;
 use flow::edge::{Bulletin, CarrierKind, CarrierPlan, Mirror, SharedWorker};
@@ -277,7 +278,7 @@ fn what_a_worker_on_several_hosts_cannot_have_is_named() {
     is_wrong("{ n1 = 0 }", "", "write 1 to 32");
     is_wrong("{ n1 = 1, \"n{1..2}\" = 1 }", "", "wrong value of `hosts`");
     is_wrong("{}", "", "wrong value of `hosts`");
-    is_wrong("[\"n1\"]", "", "wrong value of `hosts`");
+    is_wrong("[]", "", "wrong value of `hosts`");
     is_wrong("{ n1 = 2 }", "host = \"n1\"\n", "has `host` and `hosts`");
     is_wrong("{ n1 = 2 }", "slots = 3\n", "has `slots` and `hosts`");
     is_wrong("{ n1 = 2 }", "share = \"key\"\n", "cannot be on several hosts");
@@ -286,4 +287,129 @@ fn what_a_worker_on_several_hosts_cannot_have_is_named() {
     let histogram = "call = \"histogram\"\nparameters = { pixels = 4, of = \"start\" }";
     let state = with_workers("{ n1 = 2 }", "").replace("call = \"copy\"", histogram);
     assert!(wrong(&state).iter().any(|mistake| mistake.contains("cannot be on several hosts")), "{:?}", wrong(&state));
+}
+
+/// An instrument with two builders.
+const BUILDERS: &str = r#"instrument = "greta"
+[hosts]
+carrier = "pigeons"
+[host.fb1]
+[host.fb2]
+[host.b1]
+[host.b2]
+[host.store]
+[source."d{1..2}"]
+kind = "sim"
+model = "detector"
+[source."d{3..4}"]
+kind = "sim"
+model = "detector"
+host = "fb2"
+[source.aux]
+kind = "sim"
+model = "detector"
+host = "b2"
+[merge.events]
+kind = "time"
+inputs = ["d{1..4}", "aux"]
+hosts = ["b1", "b2"]
+slice = "20 ms"
+overlap = "1 ms"
+wait = "1 s"
+[worker.groups]
+call = "groups"
+inputs = ["events"]
+hosts = ["b1", "b2"]
+parameters = { find = "gap", gap = "1 us", members = ["d{1..4}", "aux"] }
+[merge.more]
+kind = "time"
+inputs = ["groups", "aux"]
+host = "store"
+"#;
+
+#[test]
+fn builders_have_parts_of_a_merge_and_of_the_workers_behind_it() {
+    let part = |host: &str| parsed(BUILDERS).unwrap().part(host).unwrap();
+    let inputs = |of: &Instrument, name: &str| of.stage(name).unwrap().inputs().to_vec();
+    // Each host with inputs merges them for each builder.
+    let fb2 = part("fb2");
+    assert_eq!(names(&fb2), ["d3", "d4", "lead.runs", "events-fb2-b1", "events-fb2-b2", "hosts"]);
+    assert_eq!(inputs(&fb2, "events-fb2-b2"), ["d3", "d4"]);
+    let merge = fb2.merges().nth(1).unwrap();
+    let slices = flow::TimeSlices { length: 20_000_000, parts: 2, part: 1, overlap: 1_000_000 };
+    assert!(merge.part_inputs.values().all(|part| *part == PartInput { slices, by_frontier: false }), "{merge:?}");
+    assert_eq!(merge.wait_of("d3"), Duration::from_secs(1));
+    // A builder merges what comes, by what its hosts say, and what it has itself, by its own wait.
+    let b2 = part("b2");
+    assert_eq!(
+        names(&b2),
+        ["aux", "events-fb1-b2", "events-fb2-b2", "lead.runs", "events-b2-b1", "events-b2", "groups-b2", "hosts"]
+    );
+    assert_eq!(inputs(&b2, "events-b2"), ["events-fb1-b2", "events-fb2-b2", "aux"]);
+    let merge = b2.merges().nth(1).unwrap();
+    let by_frontier: Vec<bool> = merge.inputs.iter().map(|input| merge.part_inputs[input].by_frontier).collect();
+    assert_eq!(by_frontier, [true, true, false]);
+    let waits: Vec<u64> = merge.inputs.iter().map(|input| merge.wait_of(input).as_secs()).collect();
+    assert_eq!(waits, [0, 0, 1]);
+    assert_eq!(inputs(&b2, "groups-b2"), ["events-b2"]);
+    // `b1` has `aux` from its host, as a builder needs it.
+    assert_eq!(inputs(&part("b1"), "events-b1"), ["events-fb1-b1", "events-fb2-b1", "events-b2-b1"]);
+    // Elsewhere the name means all parts.
+    let store = part("store");
+    assert_eq!(names(&store), ["aux", "groups-b1", "groups-b2", "lead.runs", "groups", "more"]);
+    assert_eq!(inputs(&store, "groups"), ["groups-b1", "groups-b2"]);
+    let groups = store.merges().next().unwrap();
+    let slices = flow::TimeSlices { overlap: 0, ..slices };
+    assert_eq!(groups.part_inputs["groups-b2"], PartInput { slices, by_frontier: true });
+    assert_eq!(groups.wait_of("groups-b2"), Duration::from_millis(1));
+    assert_eq!(part("fb1").part.unwrap().stages["groups-b2"], "b2");
+    let shown = parsed(BUILDERS).unwrap().show();
+    let again = parsed(&shown).unwrap_or_else(|mistakes| panic!("{shown}\n{mistakes:?}"));
+    assert_eq!(names(&again.part("b2").unwrap()), names(&b2));
+}
+
+#[test]
+fn inputs_that_hosts_have_in_turn_keep_the_order_of_the_file() {
+    let text = BUILDERS.replace("[\"d{1..4}\", \"aux\"]\nhosts", "[\"d1\", \"d3\", \"d2\", \"aux\"]\nhosts");
+    let part = |host: &str| parsed(&text).unwrap().part(host).unwrap();
+    let inputs = part("b1").stage("events-b1").unwrap().inputs().to_vec();
+    assert_eq!(inputs, ["events-fb1-b1", "events-fb2-b1", "events-fb1-b1-2", "events-b2-b1"]);
+    assert_eq!(part("fb1").stage("events-fb1-b1-2").unwrap().inputs(), ["d2"]);
+}
+
+#[test]
+fn a_mirror_of_a_stage_with_parts_is_that_of_each_part() {
+    let text = format!("{BUILDERS}[mirror.groups]\nlevel = \"memory\"\nlive = \"96 MiB\"\n");
+    let store = parsed(&text).unwrap_or_else(|mistakes| panic!("{mistakes:?}")).part("store").unwrap();
+    let live = |name: &str| store.stage(name).unwrap().stream().unwrap().clone();
+    assert_eq!((live("groups-b1").live.0, live("groups-b2").level()), (96 << 20, Level::Memory));
+    // It points into them.
+    assert_eq!(live("groups").level(), Level::Memory);
+}
+
+#[test]
+fn what_builders_cannot_have_is_named() {
+    let is_wrong = |from: &str, to: &str, what: &str| {
+        let text = BUILDERS.replace(from, to);
+        assert_ne!(text, BUILDERS, "{from}");
+        let mistakes = wrong(&text);
+        assert!(mistakes.iter().any(|mistake| mistake.contains(what)), "{what}: {mistakes:?}");
+    };
+    let of_merge = "hosts = [\"b1\", \"b2\"]\nslice";
+    is_wrong(of_merge, "hosts = [\"b1\", \"b3\"]\nslice", "names no host: `b3`");
+    is_wrong(of_merge, "hosts = [\"b1\", \"b1\"]\nslice", "names `b1` twice");
+    is_wrong(of_merge, "hosts = []\nslice", "names no host");
+    is_wrong(of_merge, "host = \"b1\"\nhosts = [\"b1\", \"b2\"]\nslice", "has `host` and `hosts`");
+    is_wrong("overlap = \"1 ms\"", "overlap = \"11 ms\"", "`overlap` of merge `events` is too long");
+    is_wrong("overlap = \"1 ms\"", "output = \"copy\"", "cannot be a copy");
+    is_wrong("slice = \"20 ms\"", "slice = \"0 s\"", "has no slices");
+    is_wrong("hosts = [\"b1\", \"b2\"]\nparameters", "hosts = [\"b1\"]\nparameters", "has other hosts than `events`");
+    let taken = "[source.events-b1]\nkind = \"sim\"\nmodel = \"detector\"\n[source.aux]";
+    is_wrong("[source.aux]", taken, "a part of `events` needs the name `events-b1`");
+    let (time, number) = ["time", "number"].map(|kind| format!("kind = \"{kind}\"\ninputs = [\"d{{1..4}}\"")).into();
+    let number = BUILDERS.replace(&time, &number).replace("slice = \"20 ms\"\noverlap = \"1 ms\"\n", "");
+    let found = wrong(&number);
+    assert!(found.iter().any(|mistake| mistake.contains("merge `events` cannot be on several hosts")), "{found:?}");
+    let alone = BUILDERS.replace("hosts = [\"b1\", \"b2\"]\nslice", "host = \"b1\"\nslice");
+    assert!(wrong(&alone).iter().any(|mistake| mistake.contains("unknown key `overlap`")), "{:?}", wrong(&alone));
 }

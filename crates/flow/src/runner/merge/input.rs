@@ -8,6 +8,7 @@
 
 use super::number::{Course, Numbers};
 use super::plan::Share;
+use super::{MergeInput, TimeSlices};
 use crate::data::{Data, stream_fault};
 use crate::limits::WRITER_LOOK;
 use crate::records::{Gap, Input as Account, reason_of};
@@ -15,6 +16,8 @@ use crate::{Fault, UpstreamState};
 use std::collections::VecDeque;
 use store::{Check, Clock, Entry, Missing, ReadOptions, Reader, Stretch, Why};
 
+/// The count of messages in slices that other parts have.
+const SKIPPED: &str = "skipped.slice";
 /// Entries of a block: a slice looks again at those that it shares with the next.
 const BLOCK: u64 = 128;
 /// Entries of one look: some blocks, so that inputs take turns.
@@ -73,6 +76,10 @@ pub(super) struct Input {
     pub(super) is_resumed: bool,
     /// How long it is waited for, ns.
     pub(super) wait: i64,
+    /// Its messages that are merged; others are skipped.
+    pub(super) slices: Option<TimeSlices>,
+    /// See [`MergeInput::by_frontier`].
+    by_frontier: bool,
     /// Looks.
     reader: Reader,
     /// Reads the slice, at its own position, so that neither reader maps segments for the other. Its entries were
@@ -89,7 +96,8 @@ pub(super) struct Input {
     pub(super) newest: i64,
     /// Below, retention took what was not in the output: it is counted, even if a power cut brings it back.
     gone: u64,
-    /// By number: all that its source brought up to this time is in the output, and what will be next.
+    /// By number: all that its source brought up to this time is in the output, and what will be next. By frontier: was
+    /// looked at.
     pub(super) through: i64,
     coming: Option<(i64, u64)>,
     /// `next` at the last commit.
@@ -107,8 +115,9 @@ fn time_of(entry: &Entry, ahead_max: i64) -> Option<i64> {
 }
 
 impl Input {
-    /// Opens an input where `account` stands. `early`: also what is not on the medium yet.
-    pub(super) fn open(data: &Data, stream: &str, wait: i64, early: bool, by: &By) -> Result<Self, Fault> {
+    /// Opens an input at its first message. `early`: also what is not on the medium yet.
+    pub(super) fn open(data: &Data, input: &MergeInput, early: bool, by: &By) -> Result<Self, Fault> {
+        let stream = &input.stream;
         let options = ReadOptions { early, check: Check::Entries, ..ReadOptions::default() };
         let reader = data.reader(stream, options.clone())?;
         let header = reader.header();
@@ -127,7 +136,9 @@ impl Input {
         Ok(Self {
             account,
             is_resumed: false,
-            wait,
+            wait: input.wait,
+            slices: input.slices,
+            by_frontier: input.by_frontier,
             reader,
             back,
             is_heard: false,
@@ -205,6 +216,13 @@ impl Input {
         Ok(self.waiting())
     }
 
+    /// The slices are others than those of the commit, and of the messages that waited then so many still do: the rest
+    /// is skipped, or was and is not any more.
+    pub(super) fn skip_anew(&mut self, waited: u64, waiting: u64) {
+        let skipped = self.account.counts.entry(SKIPPED.into()).or_default();
+        *skipped = skipped.saturating_add(waited).saturating_sub(waiting);
+    }
+
     /// Messages that wait for their slice.
     pub(super) fn waiting(&self) -> u64 {
         self.blocks.iter().map(|b| u64::from(b.waiting)).sum()
@@ -220,10 +238,16 @@ impl Input {
         self.blocks.iter().filter(|b| b.oldest < to).map(|b| u64::from(b.waiting)).sum()
     }
 
-    /// The lowest sequence that may still be pointed to.
+    /// The lowest sequence that may still be pointed to, or whose message is skipped and in no commit yet.
     pub(super) fn low(&self) -> u64 {
         let stray = self.strays.first().map_or(u64::MAX, |s| s.sequence);
-        self.blocks.front().map_or(self.account.next, |b| b.first).min(stray)
+        let skipped = if self.slices.is_some() { self.before } else { u64::MAX };
+        self.blocks.front().map_or(self.account.next, |b| b.first).min(stray).min(skipped)
+    }
+
+    /// Messages were looked at, and maybe skipped, of which no commit speaks.
+    pub(super) fn has_skipped(&self) -> bool {
+        self.slices.is_some() && self.account.next > self.before
     }
 
     /// `low`, without what is known to be gone.
@@ -258,6 +282,22 @@ impl Input {
         }
     }
 
+    /// By frontier: learns how far its stage has come. That counts once all is looked at that the stream had then.
+    pub(super) fn hear(&mut self, frontier: i64) {
+        if !self.by_frontier {
+            return;
+        }
+        self.through = self.looked_through();
+        if self.coming.is_none_or(|(time, _)| time <= self.through) {
+            self.coming = (frontier > self.through).then(|| (frontier, self.reader.bounds().count));
+        }
+    }
+
+    fn looked_through(&self) -> i64 {
+        let is_looked_at = |coming: &(i64, u64)| self.account.next >= coming.1;
+        self.coming.filter(is_looked_at).map_or(self.through, |coming| coming.0.max(self.through))
+    }
+
     /// Why a stray is aside.
     pub(super) fn reason(&self, stray: &Stray, by: &By) -> &'static str {
         let key = match by {
@@ -281,6 +321,9 @@ impl Input {
         let at_end = self.is_at_end();
         if at_end && upstream.ended {
             return i64::MAX;
+        }
+        if self.by_frontier {
+            return self.looked_through().saturating_sub(self.wait);
         }
         let mut reach = self.newest;
         if at_end {
@@ -315,15 +358,21 @@ impl Input {
 
     /// Looks at the next entries, at most `most`. False if there are none.
     pub(super) fn read_new(&mut self, most: usize, from: i64, by: &mut By) -> Result<bool, Fault> {
-        let (at, before) = (self.account.next, self.before);
+        let (at, before, slices) = (self.account.next, self.before, self.slices);
         let (blocks, strays) = (&mut self.blocks, &mut self.strays);
+        let mut skipped = 0;
         match self.reader.next_entries(at, most.min(LOOK)).map_err(|e| stream_fault(&self.account.stream, e))? {
             Stretch::Messages([]) => return Ok(false),
             Stretch::Messages(entries) => {
                 let newest = match by {
                     By::Time(ahead_max) => {
                         let key = |entry: &Entry, _| time_of(entry, *ahead_max);
-                        note(entries, at, before, from, key, blocks, strays)
+                        let mut skips = |entry: &Entry| {
+                            let skips = is_skipped(slices, entry);
+                            skipped += u64::from(skips);
+                            skips
+                        };
+                        note(entries, at, before, from, (&key, &mut skips), blocks, strays)
                     }
                     By::Number(numbers) => {
                         let newest = entries.iter().map(|entry| entry.origin).max().unwrap_or(0);
@@ -334,9 +383,12 @@ impl Input {
                         numbers.settle(&mut self.course, entries, at);
                         numbers.count(&self.course, entries, at, from);
                         let key = |entry: &Entry, sequence| numbers.key(&self.course, entry, sequence);
-                        note(entries, at, before, from, key, blocks, strays)
+                        note(entries, at, before, from, (&key, &mut |_| false), blocks, strays)
                     }
                 };
+                if skipped > 0 {
+                    *self.account.counts.entry(SKIPPED.into()).or_default() += skipped;
+                }
                 self.newest = self.newest.max(newest);
                 self.account.next = at + entries.len() as u64;
             }
@@ -366,7 +418,11 @@ impl Input {
     /// Moves the waiting entries of `from..to` to `taken`, and returns their number.
     pub(super) fn take(&mut self, number: u32, span: (i64, i64), by: &By, taken: &mut Taken) -> Result<u64, Fault> {
         match by {
-            By::Time(ahead_max) => self.take_by(number, span, taken, |entry, _| time_of(entry, *ahead_max)),
+            By::Time(ahead_max) => {
+                let slices = self.slices;
+                let key = |entry: &Entry| time_of(entry, *ahead_max).filter(|_| !is_skipped(slices, entry));
+                self.take_by(number, span, taken, |entry, _| key(entry))
+            }
             By::Number(numbers) => {
                 let course = std::mem::take(&mut self.course);
                 let took = self.take_by(number, span, taken, |entry, sequence| numbers.key(&course, entry, sequence));
@@ -428,14 +484,20 @@ impl Input {
     }
 }
 
-/// Sorts entries into what waits and what strays; the largest key.
+/// Whether a message is of a slice of another part.
+#[inline]
+fn is_skipped(slices: Option<TimeSlices>, entry: &Entry) -> bool {
+    slices.is_some_and(|slices| !slices.contains(entry.source_time))
+}
+
+/// Sorts entries into what waits, what strays and what is skipped; the largest key.
 #[inline]
 fn note(
     entries: &[Entry],
     first: u64,
     before: u64,
     from: i64,
-    key_of: impl Fn(&Entry, u64) -> Option<i64>,
+    (key_of, skips): (&impl Fn(&Entry, u64) -> Option<i64>, &mut impl FnMut(&Entry) -> bool),
     blocks: &mut VecDeque<Block>,
     strays: &mut Vec<Stray>,
 ) -> i64 {
@@ -444,7 +506,12 @@ fn note(
     for part in entries.chunks(BLOCK as usize) {
         let (mut waiting, mut oldest) = (0, i64::MAX);
         for (entry, sequence) in part.iter().zip(at..) {
-            let Some(key) = key_of(entry, sequence).filter(|&key| key >= from) else {
+            let key = key_of(entry, sequence);
+            if skips(entry) {
+                newest = newest.max(key.unwrap_or(i64::MIN));
+                continue;
+            }
+            let Some(key) = key.filter(|&key| key >= from) else {
                 if sequence >= before {
                     strays.push(Stray { sequence, entry: *entry });
                 }

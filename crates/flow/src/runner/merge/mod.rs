@@ -16,6 +16,7 @@ mod number;
 mod pace;
 mod plan;
 mod resume;
+mod slices;
 
 use crate::book::{Book, Keeps, newest_commit};
 use crate::commits::commits_of;
@@ -28,6 +29,7 @@ use input::{By, Input, Stray, Taken};
 use number::Numbers;
 use pace::Pace;
 use plan::{Plan, Share};
+pub use slices::TimeSlices;
 use std::collections::{BTreeMap, VecDeque};
 use store::{Error, Level, Options, Parent, WhenFull, Writer};
 
@@ -58,12 +60,17 @@ const PAUSE_MAX: i64 = 5_000_000;
 const PAUSE_MIN: i64 = 1_000_000;
 
 /// A stream that goes into a merge.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MergeInput {
     /// Its name.
     pub stream: String,
     /// How long its messages, and the whole of it, are waited for, ns.
     pub wait: i64,
+    /// By time: the messages that are merged; all others are skipped. None: all are merged.
+    pub slices: Option<TimeSlices>,
+    /// By time: it is waited for until its stage says how far it has come, however long that takes; what comes later
+    /// by more than `wait` is late.
+    pub by_frontier: bool,
 }
 
 /// How a merge works.
@@ -229,7 +236,7 @@ impl Merge {
         for input in inputs {
             // The place first: from now on the input keeps what may be pointed to.
             places.push(places_of(&mut out, &mut aside, name, &input.stream)?);
-            open.push(Input::open(data, &input.stream, input.wait, early, &by)?);
+            open.push(Input::open(data, input, early, &by)?);
         }
         let mut merge = Self {
             data: data.clone(),
@@ -291,6 +298,7 @@ impl Merge {
             // What an input has begun is known later than what it shows: it goes with the keys of the look before.
             self.remember(clock, upstream);
         }
+        self.inputs.iter_mut().zip(upstream).for_each(|(input, upstream)| input.hear(upstream.frontier));
         // One a step: that of many inputs costs nothing.
         self.looked_at = (self.looked_at + 1) % self.inputs.len().max(1);
         self.inputs.get_mut(self.looked_at).map_or(Ok(()), |input| input.look_for_writer(clock))?;
@@ -305,7 +313,8 @@ impl Merge {
             due = self.take_slice((now, time, clock), upstream)?;
             due |= self.show()?;
         }
-        let settled = self.slice.is_none() && self.inputs.iter().all(|i| i.waiting() == 0 && i.strays.is_empty());
+        let is_settled = |i: &Input| i.waiting() == 0 && i.strays.is_empty() && !i.has_skipped();
+        let settled = self.slice.is_none() && self.inputs.iter().all(is_settled);
         let all_ended = |i: usize| upstream.get(i).is_some_and(|h| h.ended);
         self.ended = settled && (0..self.inputs.len()).all(|i| all_ended(i) && self.inputs[i].is_at_end());
         Ok(if (more || due) && self.no_room.is_none() {
@@ -379,6 +388,8 @@ impl Merge {
     /// * where all of it has been looked at: behind what was the newest time of all inputs a wait ago, but no later than a
     ///   wait before `time`, which goes on though the machine's clock is set;
     /// * for ever, once its source has ended.
+    ///
+    /// An input by frontier is waited for as long as that takes.
     fn reach(&self, time: i64, clock: i64, upstream: &[UpstreamState], ahead_max: i64) -> i64 {
         let reach = |(i, input): (usize, &Input)| {
             let passed = self.passed(clock.saturating_sub(input.wait), &[]);
@@ -427,7 +438,8 @@ impl Merge {
         let strays: usize = self.inputs.iter().map(|i| i.strays.len()).sum();
         let strays_due = strays >= STRAYS_MAX || clock >= self.committed_at.saturating_add(STRAYS_PAUSE);
         let lost = self.inputs.iter().any(|i| !i.gaps.is_empty());
-        if oldest >= to && !((strays > 0 || lost) && strays_due) {
+        let skipped = self.inputs.iter().any(Input::has_skipped);
+        if oldest >= to && !((strays > 0 || lost || skipped) && strays_due) {
             self.stand(to);
             return Ok(false);
         }
@@ -448,7 +460,7 @@ impl Merge {
             let low = input.still_there(low);
             input.course.forget(low);
             let (strays, course) = (input.strays.len() as u64, input.course.clone());
-            shares.push(Share { low, before, took, strays, surplus: Vec::new(), course });
+            shares.push(Share { low, before, took, strays, surplus: Vec::new(), course, slices: input.slices });
         }
         self.sort();
         let mut kept = Vec::with_capacity(strays);

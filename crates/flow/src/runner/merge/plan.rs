@@ -2,6 +2,7 @@
 //!
 //! A restart derives the whole slice from it, so the output is never read back beyond its newest entry.
 
+use super::TimeSlices;
 use super::input::By;
 use super::number::{Course, Numbers};
 use crate::Fault;
@@ -44,6 +45,9 @@ pub(super) struct Share {
     /// By number: how its numbers went, from `low` on.
     #[serde(default, skip_serializing_if = "Course::is_empty")]
     pub(super) course: Course,
+    /// By time: the messages of the input that are merged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) slices: Option<TimeSlices>,
 }
 
 impl Plan {

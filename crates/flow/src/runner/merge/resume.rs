@@ -4,12 +4,13 @@
 //! entry identifies the part: it names an input and a sequence, and the order of a slice has no equal elements. The
 //! rest is taken again from the inputs, which keep it until it is safe.
 
-use super::{By, Input, Merge, Slice, SliceCommit, Stray, Taken, places_of};
-use crate::Fault;
+use super::{By, Input, Merge, MergeInput, Slice, SliceCommit, Stray, Taken, places_of};
 use crate::data::{aside_of, stream_fault};
-use crate::merge::plan::Plan;
+use crate::merge::plan::{Plan, Share};
 use crate::records::{Commit, WAITS};
+use crate::{Fault, RunsView};
 use store::{Check, Entry, Level, ParentRow, ReadOptions, Reader};
+use wire::bprn::State;
 
 /// Where a message stands in the order of a slice: key, number of the input in the commit, sequence.
 type Key = (i64, usize, u64);
@@ -69,6 +70,7 @@ impl Merge {
             return Err(Fault::new(what, format!("it has {next} messages but commits for {known}"))
                 .hint("run `beamport verify --repair` to repair what a checksum proves"));
         }
+        self.refuse_other_slices(commit, plan)?;
         match (&mut self.by, plan.by()?) {
             (By::Time(ahead_max), By::Time(then)) => {
                 // The old measure separated the waiting messages from those ahead.
@@ -96,7 +98,9 @@ impl Merge {
             if let Some(share) = at.map(|at| &plan.shares[at]) {
                 let waiting = input.look_back(&self.data, (share.low, input.account.next), plan.to, &mut self.by)?;
                 let waited = input.account.count(WAITS);
-                if waiting < waited {
+                if share.slices != input.slices {
+                    input.skip_anew(waited, waiting);
+                } else if waiting < waited {
                     // Gone since; one that verifies no more is gone as well.
                     input.lose(share.low, input.account.next - 1, waited - waiting, "full");
                 }
@@ -114,6 +118,23 @@ impl Merge {
         Ok(())
     }
 
+    /// Refuses other slices than those of the commit while a run is not sealed: messages between the commits of all
+    /// parts would be in no part, or in two.
+    fn refuse_other_slices(&self, commit: &Commit, plan: &Plan) -> Result<(), Fault> {
+        let is_other = |(known, share): (&crate::records::Input, &Share)| {
+            let input = self.inputs.iter().find(|input| input.account.stream == known.stream);
+            input.is_some_and(|input| input.slices != share.slices)
+        };
+        if !commit.inputs.iter().zip(&plan.shares).any(is_other) {
+            return Ok(());
+        }
+        let mut runs = RunsView::new(&self.data);
+        let Some(run) = runs.refresh()?.iter().find(|run| run.state != State::Sealed) else { return Ok(()) };
+        let what = format!("merge `{}` cannot change its hosts, `slice` or `overlap`", self.name);
+        let hint = "write what they were, end the run, and change them when it is sealed";
+        Err(Fault::new(what, format!("run `{}` is not sealed", run.name)).hint(hint))
+    }
+
     /// Takes the slice of a commit again, as far as the output does not show it.
     fn finish(&mut self, commit: &Commit, plan: &Plan) -> Result<(), Fault> {
         let early = self.out.header().level == Level::Memory;
@@ -126,7 +147,8 @@ impl Merge {
                 continue;
             }
             // Messages of a stream that is gone are counted below.
-            let Ok(mut input) = Input::open(&self.data, &known.stream, 0, early, &by) else { continue };
+            let of = MergeInput { stream: known.stream.clone(), slices: share.slices, ..MergeInput::default() };
+            let Ok(mut input) = Input::open(&self.data, &of, early, &by) else { continue };
             if input.account.uuid != known.uuid {
                 continue;
             }

@@ -294,7 +294,7 @@ fn a_merge_by_number_gave_up_ids_that_a_slot_held() {
     let slow = 0;
     let mut bench = Bench::new(WorkOptions { turn: 1, keep_order: false, ..WorkOptions::memory(4, 1 << 20) });
     let by = MergeBy::Number { parts: 1, cache: 4096 };
-    let inputs = [MergeInput { stream: STAGE.into(), wait: 2 * SECOND }];
+    let inputs = [MergeInput { stream: STAGE.into(), wait: 2 * SECOND, ..MergeInput::default() }];
     let options = MergeOptions { stream: Options::memory(1 << 20), by };
     let mut merge = Merge::open(&bench.data, "ordered", &inputs, &options).unwrap();
     bench.start(&[0]);

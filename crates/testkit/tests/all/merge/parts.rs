@@ -1,0 +1,67 @@
+//! Parts of a merge on several hosts: histories as those of merges by time, of which a part has the slices of its own.
+
+use super::{Checked, MS, Outcome, Place, SECOND, banks, history_of, lives};
+use beamport_testkit::Dice;
+use flow::{RunKeeper, TimeSlices};
+use std::time::Duration;
+use store::Level;
+
+/// A history of a part, with slices from the seed.
+fn history_of_part(seed: u64) -> Checked<Outcome> {
+    let mut dice = Dice::new(seed ^ 0x3c6e_f372_fe94_f82b);
+    let parts = dice.range(2, 4) as u32;
+    let part = dice.below(u64::from(parts)) as u32;
+    history_of(seed, Some(TimeSlices { length: 20 * MS, parts, part, overlap: dice.below(8) as i64 * MS }))
+}
+
+#[test]
+fn a_part_of_a_merge_shows_each_message_of_its_slices_once_whatever_dies_when() {
+    let test = "merge::parts::a_part_of_a_merge_shows_each_message_of_its_slices_once_whatever_dies_when";
+    lives(test, 200, history_of_part);
+}
+
+#[test]
+#[ignore = "full counts: cargo xtask soak"]
+fn soak_parts_of_merges() {
+    lives("merge::parts::soak_parts_of_merges", 20_000, history_of_part);
+}
+
+#[test]
+fn slices_change_while_no_run_is_open_and_the_account_closes() {
+    let slices = |part, overlap| Some(TimeSlices { length: 20 * MS, parts: 3, part, overlap });
+    let mut place = Place { slices: slices(0, 0), ..Place::new(1, Level::Disk, banks(Level::Disk, 2)) };
+    place.open().unwrap();
+    let begin = place.machine.now();
+    for at in 0..200 {
+        place.say(at as usize % 2, begin + at * 3 * MS);
+        place.live(3 * MS);
+    }
+    let shown = place.shown.len();
+    place.kill();
+    // Messages of both wait.
+    place.slices = slices(1, 4 * MS);
+    place.open().unwrap();
+    for at in 200..400 {
+        place.say(at as usize % 2, begin + at * 3 * MS);
+        place.machine.advance(3 * MS);
+        place.drain().unwrap();
+        place.step(None).unwrap();
+    }
+    place.end().unwrap();
+    for account in place.accounts() {
+        let counted: u64 = account.counts.values().sum();
+        assert_eq!(account.done + counted, account.next - account.first, "{account:?}");
+        assert!(account.counts.keys().all(|name| name.starts_with("skipped.") || name == "waits"), "{account:?}");
+    }
+    assert!(place.shown.len() > shown + 60, "{shown} {}", place.shown.len());
+    let data = place.data(&place.process);
+    let mut keeper = RunKeeper::open(&data).unwrap();
+    keeper.begin("r", begin, None, Duration::ZERO, "{}", begin + SECOND).unwrap();
+    drop(keeper);
+    place.kill();
+    place.slices = slices(2, 0);
+    let fault = place.open().unwrap_err();
+    assert!(fault.what.contains("cannot change its hosts") && fault.cause.contains("run `r`"), "{fault}");
+    place.slices = slices(1, 4 * MS);
+    place.open().unwrap();
+}

@@ -1,0 +1,172 @@
+"""Event builders on several hosts, joined by Apache Kafka: together they have what one host has, whichever of them die."""
+
+import os
+import time
+from datetime import UTC, datetime
+
+import pytest
+from conftest import ROOT, preloaded
+from test_hosts import beamport, hosts  # noqa: F401
+from test_hosts_account import say
+from test_hosts_worlds import HOUR_NS
+
+pytestmark = pytest.mark.services
+
+DETECTORS = 6
+# Groups are as long as a slice is short, so that many lie across its end.
+MERGE = '[merge.events]\nkind = "time"\ninputs = ["d{1..6}"]\nwait = "500 ms"\nslice = "4 ms"\n'
+FINDS = (
+    'parameters = { find = "gap", gap = "30 us", multiplicity = 2, members = ["detector{001..006}"], make = "MAKE" }\n'
+)
+
+
+SINK = (
+    '[sink.file]\nkind = "nexus"\ntemplate = "groups.nexus.json"\ninputs = ["events", "groups", "built"]\n'
+    'file = "{instrument}_{run}.nxs"\n'
+)
+
+
+def detectors(numbers, host: str) -> str:
+    """Detectors that fire by chance and together."""
+    return "".join(
+        f'[source.d{n}]\nkind = "sim"\nmodel = "detector"\ndetector = {n}\ndetectors = {DETECTORS}\ncoincidences = 1500\n'
+        f'multiplicity = 3\njitter = "10 us"\nlevel = "disk"\nlive = "16 MiB"\nhost = "{host}"\n'
+        for n in numbers
+    )
+
+
+def workers(keys: str) -> str:
+    """Rows of groups, and the messages of groups."""
+    rows, messages = (FINDS.replace("MAKE", make) for make in ["rows", "messages"])
+    return (
+        f'[worker.groups]\ncall = "groups"\ninputs = ["events"]\n{keys}{rows}'
+        f'[worker.built]\ncall = "groups"\ninputs = ["events"]\n{keys}{messages}'
+    )
+
+
+def on_hosts(builders: list[str]) -> str:
+    """Detectors on two hosts, builders, and a file on the first host."""
+    keys = f"hosts = {builders}\n".replace("'", '"')
+    return (
+        detectors([1, 2, 3], "a")
+        + detectors([4, 5, 6], "b")
+        + MERGE
+        + keys
+        + 'overlap = "600 us"\n'
+        + workers(keys)
+        + SINK
+        + '[run.first]\nsettle = "500 ms"\n'
+    )
+
+
+def made(folder, name: str, run: str = "first") -> list[tuple]:
+    """The messages of a run in a stream: a group by its time and its rows, all others by their makers."""
+    messages = beamport.open(folder).run(run)[name].read()
+    if name.startswith("groups"):
+        return [(m.source_time, m.fields()["count"], list(m.fields()["missing"])) for m in messages]
+    return [(m.source_time, m.origin, m.origin_seq, m.schema, bytes(m.payload)) for m in messages]
+
+
+def one_host(hosts, folder, name: str) -> None:  # noqa: F811
+    """Makes the same of the same messages on one host."""
+    run = beamport.open(hosts.folder("a")).run(name)
+
+    def text(ns: int) -> str:
+        whole, rest = divmod(ns, 1_000_000_000)
+        return f"{datetime.fromtimestamp(whole, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09}Z"
+
+    sources = "".join(
+        f'[source.d{n}]\nkind = "replay"\nrun = "{name}"\nfrom_data = "{hosts.folder("a" if n < 4 else "b")}"\n'
+        f'speed = "max"\nlevel = "disk"\nlive = "16 MiB"\n'
+        for n in range(1, DETECTORS + 1)
+    )
+    file = hosts.lab.folder / f"one-{name}.toml"
+    file.write_text(
+        f'instrument = "one"\ndata = "{folder}"\n{sources}{MERGE}{workers("")}{SINK}'
+        f'[run.{name}]\nstart = "{text(run.start)}"\nstop = "{text(run.stop)}"\n'
+    )
+    hosts.lab.run("up", file)
+
+
+def ended(hosts, *runs: str) -> dict[str, int]:  # noqa: F811
+    """Ends the run: what the builders have made together is what one host makes. Returns the number of messages."""
+    hosts.lab.interrupt(hosts.processes["a"])
+    for host in hosts.processes:
+        hosts.lab.end(hosts.processes[host])
+    counts = dict.fromkeys(["events", "groups", "built"], 0)
+    for run in runs or ["first"]:
+        for host in hosts.processes:
+            ledger = beamport.open(hosts.folder(host)).run(run).ledger()
+            assert ledger["closed"] and ledger["lost"] == 0, (host, ledger)
+        reference = hosts.lab.folder / f"data-one-{run}"
+        one_host(hosts, reference, run)
+        for name in counts:
+            here, there = made(hosts.folder("a"), name, run), made(reference, name, run)
+            if name != "events":
+                # Groups come in the order in which they are closed.
+                here, there = sorted(here), sorted(there)
+            assert here == there, (name, len(here), len(there))
+            counts[name] += len(here)
+    assert min(counts.values()) > 1000, counts
+    return counts
+
+
+@pytest.fixture
+def built(lab, hosts):  # noqa: F811
+    """Makes an instrument with builders."""
+    (lab.folder / "groups.nexus.json").write_text((ROOT / "examples/coincidence.nexus.json").read_text())
+
+    def make(name: str, builders: list[str], names: str, starts: str | None = None):
+        made = hosts(name, on_hosts(builders), hosts=names)
+        for host in reversed(names if starts is None else starts):
+            made.up(host)
+        return made
+
+    return make
+
+
+def test_parts_of_two_builders_are_together_what_one_host_makes(built):
+    # `b` has detectors of its own.
+    instrument = built("union", ["c", "b"], "abc")
+    instrument.moves("a", "groups")
+    time.sleep(4)
+    print(ended(instrument))
+
+
+def test_builders_with_wrong_clocks_build_two_runs(lab, built):
+    shifts = {}
+    for host, hours in [("c", -1), ("b", 1)]:
+        (lab.folder / f"shift-{host}").write_text(str(hours * HOUR_NS))
+        shifts[host] = {"SHIFT_CLOCK": str(lab.folder / f"shift-{host}")}
+    env = os.environ | {"LD_PRELOAD": preloaded(lab.folder, "shift_clock")}
+    instrument = built("clocks", ["c"], "abc", starts="")
+    for host in "cba":
+        more = {"env": env | shifts[host]} if host in shifts else {}
+        instrument.processes[host] = lab.up("--host", host, cwd="/", **more)
+    instrument.moves("a", "groups")
+    say(instrument, "c", "end", "first")
+    say(instrument, "a", "begin", "second")
+    time.sleep(3)
+    print(ended(instrument, "second"))
+
+
+@pytest.mark.long
+def test_a_builder_that_is_away_gets_its_slices_later_whatever_else_dies(lab, built, kafka, times, dice):
+    instrument = built("killed", ["c", "b", "d"], "abcd")
+    instrument.moves("a", "groups")
+    instrument.kill("d")
+    # For longer than the merge waits for a silent input.
+    time.sleep(3)
+    instrument.up("d")
+    instrument.moves("a", "groups")
+    kills = times(2, 200)
+    for victim in dice.sample(["a", "b", "c", "d", "broker"] * kills, 5 * kills):
+        time.sleep(dice.uniform(0.05, 0.5))
+        if victim == "broker":
+            kafka.kill()
+            kafka.start()
+        else:
+            instrument.kill(victim)
+            instrument.up(victim)
+        instrument.moves("a", "groups")
+    print(f"injected {5 * kills} kills of hosts and broker: {ended(instrument)}, as on one host")
