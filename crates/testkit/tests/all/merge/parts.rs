@@ -65,3 +65,30 @@ fn slices_change_while_no_run_is_open_and_the_account_closes() {
     place.slices = slices(1, 4 * MS);
     place.open().unwrap();
 }
+
+#[test]
+fn skipped_messages_are_kept_until_a_commit_counts_them() {
+    // An hour is one slice, which the other part has.
+    let slices = Some(TimeSlices { length: 3600 * SECOND, parts: 2, part: 0, overlap: 0 });
+    let mut place = Place { slices, ..Place::new(1, Level::Memory, banks(Level::Memory, 1)) };
+    place.open().unwrap();
+    let now = place.machine.now();
+    let other = now.div_euclid(3600 * SECOND).rem_euclid(2) == 0;
+    let time = if other { now - 3600 * SECOND } else { now };
+    // Five times as much as the stream has room for; a hundred milliseconds would bring a commit.
+    for number in 0..100 {
+        place.banks[0].said.push((time, 50_000));
+        place.bring(0, 1).unwrap();
+        if number % 2 == 0 {
+            place.step(None).unwrap();
+        }
+        if number % 5 == 4 {
+            place.machine.advance(MS);
+        }
+        place.compare().unwrap();
+    }
+    place.kill();
+    place.end().unwrap();
+    let account = place.accounts().remove(0);
+    assert_eq!((account.next, account.count("skipped.slice")), (100, 100), "{account:?}");
+}
