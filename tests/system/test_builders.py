@@ -1,11 +1,15 @@
 """Event builders on several hosts, joined by Apache Kafka: together they have what one host has, whichever of them die."""
 
 import os
+import shutil
 import time
 from datetime import UTC, datetime
 
+import h5py
 import pytest
-from conftest import ROOT, preloaded
+from conftest import ROOT, preloaded, until
+from ports import free_ports
+from stream_files import Stream
 from test_hosts import beamport, hosts  # noqa: F401
 from test_hosts_account import say
 from test_hosts_worlds import HOUR_NS
@@ -65,6 +69,14 @@ def made(folder, name: str, run: str = "first") -> list[tuple]:
     if name.startswith("groups"):
         return [(m.source_time, m.fields()["count"], list(m.fields()["missing"])) for m in messages]
     return [(m.source_time, m.origin, m.origin_seq, m.schema, bytes(m.payload)) for m in messages]
+
+
+def count(stream) -> int:
+    """Messages of a stream; 0 where there is none yet."""
+    try:
+        return Stream(stream).marks()[2]
+    except FileNotFoundError:
+        return 0
 
 
 def one_host(hosts, folder, name: str) -> None:  # noqa: F811
@@ -170,3 +182,40 @@ def test_a_builder_that_is_away_gets_its_slices_later_whatever_else_dies(lab, bu
             instrument.up(victim)
         instrument.moves("a", "groups")
     print(f"injected {5 * kills} kills of hosts and broker: {ended(instrument)}, as on one host")
+
+
+def test_a_cluster_gets_a_host_and_loses_another_while_it_measures(lab, kafka, nexus):
+    for name in ["points.py", "coincidence.nexus.json"]:
+        shutil.copy2(ROOT / "examples" / name, lab.folder)
+    text = (ROOT / "examples/greta-cluster.toml").read_text()
+    text = text.replace("localhost:9092", kafka.address).replace('"greta-cluster"', '"cluster"')
+    text = text.replace('duration = "20 s"', "")
+    first = free_ports(40)[0]
+    for at in range(4):
+        ports = f"{{{9201 + 10 * at}..{9210 + 10 * at}}}"
+        assert ports in text
+        text = text.replace(ports, f"{{{first + 10 * at}..{first + 10 * at + 9}}}")
+    lab.file.write_text(text)
+    names = [*[f"fb{n}" for n in range(1, 5)], *[f"n{n}" for n in range(1, 5)], "b1", "b2", "store"]
+    processes = {host: lab.up("--host", host) for host in names}
+    folder = lab.folder / "beamport-data/greta"
+    groups = lambda: count(folder / "store" / "groups")  # noqa: E731
+    until(lambda: groups() > 50, lambda: [lab.said(process)[1][-500:] for process in processes.values()])
+    processes["n5"] = lab.up("--host", "n5")
+    until(lambda: "is ready" in lab.said(processes["n5"])[1], lambda: lab.said(processes["n5"]))
+    lab.kill(processes.pop("n2"))
+    killed = groups()
+    until(lambda: groups() > killed + 50, lambda: [lab.said(process)[1][-500:] for process in processes.values()])
+    lab.interrupt(processes["fb1"])
+    reports = {host: lab.report(process) for host, process in processes.items() if not host.startswith("n")}
+    for host in (host for host in processes if host.startswith("n")):
+        lab.end(processes[host])
+    assert all(report["closed"] for report in reports.values()), reports
+    made = beamport.open(folder / "store").run("first")["groups"].read()
+    times = [m.source_time for m in made]
+    assert len(times) > 100 and times == sorted(times)
+    with h5py.File(reports["store"]["file"]) as file:
+        assert len(file["entry/groups/count"]) == len(times)
+    for host in names:
+        lab.forget(folder / host)
+    print(f"injected a kill of a host of workers: {len(times)} groups of two builders, in order")
