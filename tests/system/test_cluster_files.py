@@ -24,7 +24,9 @@ def test_kubernetes_accepts_the_manifest_and_pods_are_hosts_of_the_instrument(la
     for name, text in config["data"].items():
         (lab.folder / name).write_text(text)
     lab.run("check", lab.folder / "greta.toml")
-    sections = json.loads(lab.run("check", "--show", "--json", lab.folder / "greta.toml").stdout)["resolved"]["sections"]
+    sections = json.loads(lab.run("check", "--show", "--json", lab.folder / "greta.toml").stdout)["resolved"][
+        "sections"
+    ]
     hosts = {section["name"] for section in sections if section["kind"] == "host"}
     sets = [document for document in documents() if document["kind"] == "StatefulSet"]
     assert [one["metadata"]["name"] for one in sets] == ["fb", "n", "b", "store"]
