@@ -952,6 +952,12 @@ def test_account_of_a_run_has_all_hosts(lab, hosts, tab):  # noqa: F811
     page = tab(url_of(lab, process, hosts.folder("a")))
     hosts.up("b")
     hosts.moves("a", "camera")
+    table = page.get_by_role("table", name="Hosts")
+    table.get_by_role("row").filter(has_text=re.compile(r"^b\s*up")).wait_for()
+    assert table.get_by_role("row").count() == 3
+    scraped = lambda: ask(url_of(lab, process, hosts.folder("a")), "metrics").decode()  # noqa: E731
+    until(lambda: 'beamport_host_mirror_lag_messages{host="a",stream="camera",of="b"}' in scraped(), scraped)
+    assert all(f'beamport_host_up{{host="{host}"}} 1' in scraped() for host in "ab")
     lab.run("end", "first", "--data", hosts.folder("a"))
     run = beamport.open(hosts.folder("a")).run("first")
     until(lambda: run.ledger()["closed"], lambda: run.ledger())

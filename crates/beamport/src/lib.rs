@@ -1,6 +1,7 @@
 //! The beamport program: instrument file, command line, error text.
 
 pub mod arguments;
+mod beats;
 pub mod cli;
 pub mod compare;
 pub mod demo;

@@ -93,7 +93,19 @@
  * @property {{book: string, first: number, last: number, why: string}[]} damaged
  * @property {string[]} troubles
  * @property {Record<string, {kind: string, status: Record<string, any> | null, trouble: string | null}>} running
+ * @property {Record<string, HostState>} hosts
  * @property {{pid: number, role: string}} web
+ */
+
+/**
+ * The newest beat of a host of the instrument.
+ * @typedef {object} HostState
+ * @property {string} state up, ended or away
+ * @property {{stream: string, of: string, lag: number | null}[]} mirrors
+ * @property {Record<string, {numbers: Record<string, number>}> | null} workers
+ * @property {number | null} lost
+ * @property {number | null} clock_ns
+ * @property {string[] | null} troubles
  */
 
 /**

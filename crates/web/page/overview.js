@@ -79,6 +79,15 @@ export class Overview {
       ['held', 'number'],
       ['account', ''],
     ]);
+    this.hosts = new Table('Hosts', [
+      ['host', ''],
+      ['state', ''],
+      ['mirrors behind', ''],
+      ['workers', ''],
+      ['lost', 'number'],
+      ['clock', 'number'],
+      ['faults', ''],
+    ]);
     this.missing = element('ul');
     this.running = new Table('Stages of the running instrument', [
       ['stage', ''],
@@ -86,6 +95,7 @@ export class Overview {
       ['status', ''],
       ['fault', ''],
     ]);
+    byId('hosts').append(this.hosts.element);
     byId('workers').append(this.workers.element, this.slots.element);
     byId('runs').append(this.runs.element);
     byId('accounts').append(this.accounts.element, this.missing);
@@ -95,6 +105,7 @@ export class Overview {
   /** @param {Status} status */
   show(status) {
     this.showFaults(status);
+    this.showHosts(status);
     this.showWorkers(status);
     this.showRuns(status);
     this.showAccounts(status);
@@ -118,6 +129,29 @@ export class Overview {
         .map((s) => `The messages of ${s.name} are in the /dev/shm of another container: they cannot be read here.`),
     ];
     showList(byId('troubles'), byId('troubles').querySelector('ul'), texts);
+  }
+
+  /** @param {Status} status */
+  showHosts({ hosts }) {
+    const all = Object.entries(hosts);
+    byId('hosts').hidden = all.length === 0;
+    this.hosts.show(
+      all.map(([name, host]) => {
+        // Which host waits for which: the stream and where it comes from.
+        const behind = host.mirrors.filter((mirror) => mirror.lag === null || mirror.lag > 0);
+        const lags = behind.map(({ stream, of, lag }) => `${stream} of ${of}: ${lag === null ? 'unknown' : count(lag)}`);
+        const workers = Object.entries(host.workers ?? {}).map(
+          ([worker, { numbers }]) => `${worker}: ${numbers.living} of ${numbers.slots} slots, ${count(numbers.messages)} messages`,
+        );
+        const clock = host.clock_ns === null ? '-' : `${(host.clock_ns / 1e9).toFixed(1)} s`;
+        const faults = (host.troubles ?? []).join('; ');
+        return {
+          key: name,
+          cells: [name, host.state, lags.join(', ') || '-', workers.join(', ') || '-', count(host.lost), clock, faults || '-'],
+          bad: at({ 1: host.state === 'away', 4: (host.lost ?? 0) > 0, 6: faults !== '' }),
+        };
+      }),
+    );
   }
 
   /** @param {Status} status */

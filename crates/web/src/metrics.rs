@@ -2,7 +2,7 @@
 //!
 //! `docs/reference/metrics.md` lists the names; a test compares it with [`NAMES`].
 
-use flow::status::Status;
+use flow::status::{Status, WorkerStatus};
 use serde_json::{Map, Value};
 use std::fmt::Write as _;
 
@@ -59,6 +59,12 @@ names! {
     RunsLost = "runs_lost_total" counter [""] "Messages lost in the runs that the page has shown.";
     RunsLate = "runs_late_total" counter [""] "Messages after the seal of a run, of the runs that the page has shown.";
     Unreadable = "streams_unreadable" gauge [""] "Streams that cannot be read.";
+    HostUp = "host_up" gauge ["host"] "1 while the host gives signs of life.";
+    HostLag = "host_mirror_lag_messages" gauge ["host, stream, of"] "Messages of the stream of `of` that it lacks.";
+    HostLost = "host_lost_total" counter ["host"] "Messages lost at the entries of the host.";
+    HostClock = "host_clock_seconds" gauge ["host"] "How far the clock of the host is ahead of that of the carrier.";
+    HostSlots = "host_worker_slots" gauge ["host, worker"] "Living slots of the worker on the host.";
+    HostDone = "host_worker_messages_total" counter ["host, worker"] "Messages that the worker has finished there.";
     Free = "free_bytes" gauge ["place"] "Free space where the data folder is, and of shared memory.";
 }
 
@@ -73,6 +79,47 @@ impl Text {
             names.zip(labels).map(|(name, label)| format!("{name}=\"{}\"", escaped(label))).collect();
         let labels = if pairs.is_empty() { String::new() } else { format!("{{{}}}", pairs.join(",")) };
         let _ = writeln!(self.0[at], "{}{labels} {value}", NAMES[at].name);
+    }
+}
+
+impl Text {
+    /// The lines of a worker of this host.
+    fn worker(&mut self, w: &WorkerStatus) {
+        let of = [w.name.as_str()];
+        for (state, slots) in
+            [("configured", w.slots), ("living", w.living), ("starting", w.starting), ("away", w.away)]
+        {
+            self.put(Id::Slots, &[&w.name, state], slots);
+        }
+        self.put(Id::Restarts, &of, w.restarts);
+        self.put(Id::Done, &of, w.messages);
+        self.put(Id::Aside, &of, w.aside);
+        self.put(Id::Filtered, &of, w.filtered);
+        self.put(Id::WorkerLost, &of, w.lost);
+        self.put(Id::Slow, &of, w.slow);
+        self.put(Id::WorkerLag, &of, w.lag);
+    }
+
+    /// The lines of a host of the instrument, of what it has said last.
+    fn host(&mut self, host: &str, state: &Value) {
+        self.put(Id::HostUp, &[host], u8::from(state["state"] == "up"));
+        for mirror in state["mirrors"].as_array().into_iter().flatten() {
+            let word = |key: &str| mirror[key].as_str().unwrap_or_default();
+            if let Some(lag) = mirror["lag"].as_u64() {
+                self.put(Id::HostLag, &[host, word("stream"), word("of")], lag);
+            }
+        }
+        if let Some(lost) = state["lost"].as_u64() {
+            self.put(Id::HostLost, &[host], lost);
+        }
+        if let Some(ahead) = state["clock_ns"].as_i64() {
+            self.put(Id::HostClock, &[host], ahead as f64 / 1e9);
+        }
+        for (worker, state) in state["workers"].as_object().into_iter().flatten() {
+            let number = |name: &str| state["numbers"][name].as_u64().unwrap_or(0);
+            self.put(Id::HostSlots, &[host, worker], number("living"));
+            self.put(Id::HostDone, &[host, worker], number("messages"));
+        }
     }
 }
 
@@ -106,21 +153,7 @@ pub(crate) fn text(status: &Status, glance: &Map<String, Value>, free: &[(&str, 
         }
         text.put(Id::Gone, &of, s.readers.iter().filter(|reader| reader.gone).count());
     }
-    for w in &status.workers {
-        let of = [w.name.as_str()];
-        for (state, slots) in
-            [("configured", w.slots), ("living", w.living), ("starting", w.starting), ("away", w.away)]
-        {
-            text.put(Id::Slots, &[&w.name, state], slots);
-        }
-        text.put(Id::Restarts, &of, w.restarts);
-        text.put(Id::Done, &of, w.messages);
-        text.put(Id::Aside, &of, w.aside);
-        text.put(Id::Filtered, &of, w.filtered);
-        text.put(Id::WorkerLost, &of, w.lost);
-        text.put(Id::Slow, &of, w.slow);
-        text.put(Id::WorkerLag, &of, w.lag);
-    }
+    status.workers.iter().for_each(|worker| text.worker(worker));
     for row in &status.stages {
         let lost: u64 = row.lost.values().sum();
         text.put(Id::StageLost, &[&row.stage, &row.stream], lost);
@@ -145,6 +178,12 @@ pub(crate) fn text(status: &Status, glance: &Map<String, Value>, free: &[(&str, 
     for (place, bytes) in free {
         text.put(Id::Free, &[place], bytes);
     }
+    glance
+        .get("hosts")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+        .for_each(|(host, state)| text.host(host, state));
     let with_lines = NAMES.iter().zip(&text.0).filter(|(_, lines)| !lines.is_empty());
     with_lines.fold(String::new(), |whole, (name, lines)| {
         whole + &format!("# HELP {0} {1}\n# TYPE {0} {2}\n{lines}", name.name, name.about, name.kind)
@@ -164,6 +203,31 @@ mod tests {
             let row = format!("| `{}` | {} | {labels} | {} |", name.name, name.kind, name.about);
             assert!(page.contains(&row), "docs/reference/metrics.md has no row\n{row}");
         }
+    }
+
+    #[test]
+    fn a_host_has_its_lines_and_one_that_said_nothing_is_not_up() {
+        let mirrors =
+            serde_json::json!([{"stream": "x", "of": "a", "lag": 3}, {"stream": "y", "of": "a", "lag": null}]);
+        let numbers = serde_json::json!({"living": 2, "messages": 70});
+        let b = serde_json::json!({"state": "up", "mirrors": mirrors, "lost": 4, "clock_ns": -1_500_000_000i64,
+                                   "workers": {"w": {"numbers": numbers}}});
+        let mut text = Text(vec![String::new(); NAMES.len()]);
+        text.host("b", &b);
+        text.host("c", &serde_json::json!({"state": "away", "mirrors": [], "workers": null, "lost": null}));
+        let lines: Vec<&str> = text.0.iter().flat_map(|lines| lines.lines()).collect();
+        assert_eq!(
+            lines,
+            [
+                "beamport_host_up{host=\"b\"} 1",
+                "beamport_host_up{host=\"c\"} 0",
+                "beamport_host_mirror_lag_messages{host=\"b\",stream=\"x\",of=\"a\"} 3",
+                "beamport_host_lost_total{host=\"b\"} 4",
+                "beamport_host_clock_seconds{host=\"b\"} -1.5",
+                "beamport_host_worker_slots{host=\"b\",worker=\"w\"} 2",
+                "beamport_host_worker_messages_total{host=\"b\",worker=\"w\"} 70",
+            ]
+        );
     }
 
     #[test]

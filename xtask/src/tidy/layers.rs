@@ -178,7 +178,7 @@ const CRATES: [Layers; 16] = [
     Layers {
         krate: "beamport",
         layers: &[
-            &["limits", "peer", "figures", "compare"],
+            &["beats", "limits", "peer", "figures", "compare"],
             &["log"],
             &["edges"],
             &["file"],

@@ -306,7 +306,8 @@ fn divide_worker(
         })));
         hosts.place_part(&name, host, &worker.name);
     }
-    // Results come in the order in which they are made: a group as late as its last message, which lies within the overlap.
+    // Results come in the order in which they are made: a group as late as its last message, which lies within the
+    // overlap.
     let whole = all_parts(&worker.name, worker.line, &of, worker.output, of.overlap);
     divided.insert(worker.name, of);
     stages.push(Stage::Merge(whole));

@@ -277,7 +277,8 @@ pub struct Glance {
     pub troubles: Vec<String>,
     /// Its stages by name: `{"kind", "status", "trouble"}`.
     pub running: serde_json::Map<String, Value>,
-    /// The other hosts by name: `{"state", "workers", "troubles"}`.
+    /// All hosts of the instrument by name: `{"state", "is_here", "mirrors", "workers", "lost", "clock_ns",
+    /// "troubles"}`.
     pub hosts: serde_json::Map<String, Value>,
 }
 

@@ -10,6 +10,7 @@ use super::asks::Request;
 use super::bulletin::BulletinThread;
 use super::control::Command;
 use super::shared::Changes;
+use crate::beats;
 use crate::figures::instant;
 use crate::file::{HOSTS_SINK, HostPart, Instrument, LEAD_RUNS, Stage};
 use crate::limits::{
@@ -600,21 +601,28 @@ impl Mover {
         })
     }
 
-    /// The other hosts: whether each is up, and its workers as it has said last.
+    /// All hosts, as their newest beats say: whether each is up, how far its mirrors are behind, its workers, losses
+    /// and troubles.
     pub(super) fn host_states(&self) -> Map<String, Value> {
         let Some(hosts) = &self.hosts else { return Map::new() };
         let HostsLayout { hosts: all, workers, .. } = &hosts.part.layout;
-        let others = all.iter().chain(workers).filter(|host| **host != hosts.part.name);
+        let heard = |host: &str| if host == hosts.part.name { hosts.own.as_ref() } else { hosts.beats.get(host) };
+        let newest = |host: &str| heard(host).map(|heard| &heard.beat);
         let state = |host: &String| {
-            let beat = hosts.beats.get(host).map_or(&Value::Null, |heard| &heard.beat);
-            let state = match (hosts.is_away(host), beat["ended"] == true) {
-                (_, true) => "ended",
-                (true, false) => "away",
-                (false, false) => "up",
-            };
-            (host.clone(), json!({"state": state, "workers": beat["workers"], "troubles": beat["troubles"]}))
+            let beat = newest(host).unwrap_or(&Value::Null);
+            let is_up = *host == hosts.part.name || beat["ended"] != true && !hosts.is_away(host);
+            let state = json!({
+                "state": beats::state(is_up, beat),
+                "is_here": *host == hosts.part.name,
+                "mirrors": beats::mirrors(beat, newest),
+                "workers": beat["workers"],
+                "lost": beat["lost"],
+                "clock_ns": heard(host).map(|heard| heard.ahead[0]),
+                "troubles": beat["troubles"],
+            });
+            (host.clone(), state)
         };
-        others.map(state).collect()
+        all.iter().chain(workers).map(state).collect()
     }
 
     /// Posts that this host has ended in order.

@@ -3,6 +3,7 @@
 
 use super::{Answer, Verb, ended, json_line};
 use crate::arguments::Form;
+use crate::beats;
 use crate::edges::Registry;
 use crate::figures::{moment, thousands};
 use crate::file;
@@ -99,29 +100,18 @@ fn row(name: &str, beats: &BTreeMap<String, Beat>, file: &str) -> Value {
     let Some(Beat { beat, time, is_live }) = beats.get(name) else {
         return json!({"host": name, "state": "unknown"});
     };
-    let of_mirror = |(stream, mirror): (&String, &Value)| {
-        let near = mirror["host"].as_str().and_then(|host| beats.get(host)).map(|near| &near.beat["streams"][stream]);
-        let there = mirror["next"].as_u64().unwrap_or(0);
-        let lag = near.and_then(|near| near["next"].as_u64()).map(|next| next.saturating_sub(there));
-        json!({"stream": stream, "of": mirror["host"], "lag": lag})
-    };
-    let objects = |key: &str| beat[key].as_object().into_iter().flatten();
-    let state = match (is_live, beat["ended"] == true) {
-        (true, _) => "up",
-        (false, true) => "ended",
-        (false, false) => "away",
-    };
+    let streams = beat["streams"].as_object().into_iter().flatten();
     let since = if *is_live { beat["since"].as_i64().unwrap_or(*time) } else { *time };
     json!({
         "host": name,
-        "state": state,
+        "state": beats::state(*is_live, beat),
         "since": since,
         "pid": beat["pid"],
         "boot": beat["boot"],
         "version": beat["version"],
         "same_file": beat["file"] == *file,
-        "streams": objects("streams").map(|(stream, _)| stream).collect::<Vec<_>>(),
-        "mirrors": objects("mirrors").map(of_mirror).collect::<Vec<_>>(),
+        "streams": streams.map(|(stream, _)| stream).collect::<Vec<_>>(),
+        "mirrors": beats::mirrors(beat, |host| beats.get(host).map(|near| &near.beat)),
         "workers": beat["workers"],
         "lost": beat["lost"],
         "clock_ns": beat["time"].as_i64().map(|own| own.saturating_sub(*time)),

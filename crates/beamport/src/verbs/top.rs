@@ -176,7 +176,8 @@ fn running(glance: &Glance, is_left_out: &dyn Fn(&str) -> bool) -> String {
     if table.is_empty() { String::new() } else { format!("\n{table}") }
 }
 
-/// The workers of other hosts, as these have said last, and what their slots say of themselves.
+/// All hosts with what they wait for; the workers of other hosts, as these have said last, and what their slots say of
+/// themselves.
 fn on_hosts(glance: &Glance, most: usize) -> String {
     let mut workers = Table::new(&[
         "host",
@@ -192,7 +193,26 @@ fn on_hosts(glance: &Glance, most: usize) -> String {
         ">filtered",
     ]);
     let mut own = Table::new(&["host", "worker", ">slot", "statistics"]);
-    let rows = glance.hosts.iter().flat_map(|(host, of)| {
+    let mut hosts = Table::new(&["host", "state", ">mirrors", ">behind", ">lost", "waits most for"]);
+    for (host, of) in glance.hosts.iter().take(most) {
+        let mirrors = of["mirrors"].as_array().map_or(&[][..], Vec::as_slice);
+        let lag = |mirror: &Value| mirror["lag"].as_u64().unwrap_or(0);
+        let worst = mirrors.iter().max_by_key(|mirror| lag(mirror)).filter(|mirror| lag(mirror) > 0);
+        let name = |mirror: &Value, key: &str| shortened(mirror[key].as_str().unwrap_or_default());
+        hosts.row([
+            host.clone(),
+            of["state"].as_str().unwrap_or_default().to_owned(),
+            thousands(mirrors.len() as u64),
+            thousands(mirrors.iter().map(lag).fold(0, u64::saturating_add)),
+            of["lost"].as_u64().map_or_else(|| "-".to_owned(), thousands),
+            worst.map_or_else(
+                || "-".to_owned(),
+                |mirror| format!("{} of {}", name(mirror, "stream"), name(mirror, "of")),
+            ),
+        ]);
+    }
+    let others = glance.hosts.iter().filter(|(_, of)| of["is_here"] != true);
+    let rows = others.flat_map(|(host, of)| {
         let workers = of["workers"].as_object().into_iter().flatten();
         workers.map(move |(worker, state)| (host, of["state"].as_str().unwrap_or_default(), worker, state))
     });
@@ -207,7 +227,7 @@ fn on_hosts(glance: &Glance, most: usize) -> String {
             own.row([host.clone(), shortened(worker), shortened(slot), said]);
         }
     }
-    tables(&[workers, own]) + &more("workers of hosts", all, most)
+    tables(&[hosts, workers, own]) + &more("hosts", glance.hosts.len(), most) + &more("workers of hosts", all, most)
 }
 
 /// The tables that have rows, each behind an empty line.
@@ -420,19 +440,26 @@ mod tests {
     }
 
     #[test]
-    fn workers_of_other_hosts_are_shown_with_what_their_slots_say() {
+    fn hosts_are_shown_with_what_they_wait_for_and_workers_of_others_with_their_slots() {
         let of = |messages: u64| {
             let numbers = json!({"slots": 2, "living": 1, "away": 1, "restarts": 3, "messages": messages});
             json!({"points": {"numbers": numbers, "statistics": {"0": {"share": 0.5}}}})
         };
-        let hosts = json!({"n1": {"state": "up", "workers": of(1200)}, "n2": {"state": "away", "workers": null}});
+        let mirrors = json!([{"stream": "x", "of": "b", "lag": 2}, {"stream": "y", "of": "b", "lag": 1500}]);
+        let hosts = json!({
+            "a": {"state": "up", "is_here": true, "mirrors": mirrors, "workers": of(7), "lost": 5},
+            "n1": {"state": "up", "workers": of(1200)},
+            "n2": {"state": "away", "workers": null},
+        });
         let glance = Glance { hosts: hosts.as_object().cloned().unwrap(), ..Glance::default() };
         let text = on_hosts(&glance, 20);
         let lines: Vec<String> =
             text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
         let head = "host state worker slots living starting away restarts messages aside filtered";
         let row = "n1 up points 2 1 0 1 3 1,200 0 0";
-        assert_eq!(lines, ["", head, row, "", "host worker slot statistics", "n1 points 0 share=0.5"]);
+        let hosts = ["host state mirrors behind lost waits most for", "a up 2 1,502 5 y of b", "n1 up 0 0 - -"];
+        assert_eq!(lines[1..4], hosts);
+        assert_eq!(lines[5..], ["", head, row, "", "host worker slot statistics", "n1 points 0 share=0.5"]);
         assert_eq!(on_hosts(&Glance::default(), 20), "");
     }
 
