@@ -61,6 +61,8 @@ pub const SINK_STOP_PATIENCE: Duration = Duration::from_secs(5);
 pub const LIVE_BYTES_MIRROR: u64 = 64 << 20;
 /// Parts into which the input of a worker on several hosts is divided: Kafka's brokers have files for each.
 pub const SHARED_PARTS_MAX: u64 = 1000;
+/// Views of a merge on several hosts, of all hosts to all builders: each is a stream and a thread on its host.
+pub const MERGE_PARTS_MAX: usize = 1024;
 /// Shared memory of a mirror of a book.
 pub const LIVE_BYTES_BOOK: u64 = 1 << 20;
 /// Pause between two looks of a sink at how far the stages of its inputs have come: it adds to the latency of merges on

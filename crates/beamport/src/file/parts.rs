@@ -55,6 +55,7 @@ pub(super) fn check(page: &Page, mistakes: &mut Mistakes, instrument: &Instrumen
             Stage::Merge(merge) => {
                 let Some(on) = &merge.hosts else { continue };
                 check_merge(hosts, merge, &mut refuse);
+                check_number(instrument, hosts, merge, &mut refuse);
                 divided.insert(&merge.name, on.iter().map(String::as_str).collect());
             }
             Stage::Worker(worker) => {
@@ -129,6 +130,26 @@ fn check_merge(hosts: &Hosts, merge: &MergeSection, refuse: &mut dyn FnMut(u32, 
         let what = format!("merge `{name}` cannot be a copy");
         let cause = "its parts are copies already wherever they are read";
         refuse(line, what, cause, "remove `output`".into());
+    }
+}
+
+/// Notes more parts than a program should have to list.
+fn check_number(
+    instrument: &Instrument,
+    hosts: &Hosts,
+    merge: &MergeSection,
+    refuse: &mut dyn FnMut(u32, String, &str, String),
+) {
+    let builders = merge.hosts.as_ref().map_or(0, |on| on.len());
+    let shares = shares(merge, hosts, &instrument.stages).len();
+    if builders * (shares + 1) > limits::MERGE_PARTS_MAX {
+        let what = format!("merge `{}` has too many parts", shortened(&merge.name));
+        let cause = format!(
+            "{builders} builders of inputs on {shares} hosts, each a view; at most {}",
+            limits::MERGE_PARTS_MAX
+        );
+        let hint = "name fewer builders, or list the inputs of a host one behind the other".to_owned();
+        refuse(merge.inputs.line_or(merge.line), what, &cause, hint);
     }
 }
 
@@ -208,6 +229,8 @@ fn is_on_parts(worker: &WorkerSection, divided: &BTreeMap<String, Divided>) -> b
 struct Share {
     host: Option<String>,
     inputs: Vec<String>,
+    /// The least level of them.
+    level: Level,
 }
 
 /// The inputs of a merge by the hosts that have them, in the order of the file: so equal times keep their order.
@@ -217,9 +240,13 @@ fn shares(merge: &MergeSection, hosts: &Hosts, stages: &[Stage]) -> Vec<Share> {
         let stage = stages.iter().find(|stage| stage.name() == input);
         let is_anywhere = stage.is_some_and(|stage| stage.is_on_each_reader());
         let host = (!is_anywhere).then(|| hosts.host_of(input).to_owned());
+        let level = stage.and_then(Stage::stream).map_or(Level::Memory, StreamSection::level);
         match shares.last_mut().filter(|share| share.host == host) {
-            Some(share) => share.inputs.push(input.clone()),
-            None => shares.push(Share { host, inputs: vec![input.clone()] }),
+            Some(share) => {
+                share.inputs.push(input.clone());
+                share.level = share.level.min(level);
+            }
+            None => shares.push(Share { host, inputs: vec![input.clone()], level }),
         }
     }
     shares
@@ -262,7 +289,7 @@ fn divide_merge(
                 hosts: None,
                 inputs: Setting::by_default(share.inputs.clone()),
                 part_inputs: share.inputs.iter().map(of).collect(),
-                output: sent(&merge.output, &share.inputs, stages),
+                output: sent(&merge.output, share.level),
                 ..merge.clone()
             }));
             hosts.place_part(&name, host, &merge.name);
@@ -342,11 +369,8 @@ fn all_parts(name: &str, line: u32, of: &Divided, output: StreamSection, wait: D
     }
 }
 
-/// What a host sends a builder: a view of its inputs, as safe as they are, that is kept until the builder has it.
-fn sent(output: &StreamSection, inputs: &[String], stages: &[Stage]) -> StreamSection {
-    let of = |input: &String| stages.iter().find(|stage| stage.name() == input)?.stream();
-    let is_disk = |input: &String| of(input).is_some_and(|stream| stream.level() == Level::Disk);
-    let level = if inputs.iter().all(is_disk) { Level::Disk } else { Level::Memory };
+/// The stream that a host sends a builder: a view of its inputs, of their level, that is kept until the builder has it.
+fn sent(output: &StreamSection, level: Level) -> StreamSection {
     let kept = if level == Level::Disk { Size(limits::COPIED_VIEW_BYTES) } else { output.live.value };
     StreamSection {
         level: Some(Setting::by_default(level)),

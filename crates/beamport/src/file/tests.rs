@@ -107,9 +107,10 @@ fn examples(folder: &Folder) -> Vec<PathBuf> {
         let copy = folder.0.join(entry.file_name());
         std::fs::copy(entry.path(), &copy).unwrap();
         // Without Kafka the program refuses its section; without the libraries of EPICS too.
-        let is_one_of = |names: [&str; 2]| names.iter().any(|name| copy.ends_with(name));
-        let is_readable = (cfg!(feature = "kafka") || !is_one_of(["kafka.toml", "two-hosts.toml"]))
-            && (epics::version().is_ok() || !is_one_of(["epics.toml", "feedback.toml"]));
+        let is_one_of = |names: &[&str]| names.iter().any(|name| copy.ends_with(name));
+        let is_readable = (cfg!(feature = "kafka")
+            || !is_one_of(&["greta-cluster.toml", "kafka.toml", "two-hosts.toml"]))
+            && (epics::version().is_ok() || !is_one_of(&["epics.toml", "feedback.toml"]));
         if is_readable && copy.extension().is_some_and(|end| end == "toml") {
             files.push(copy);
         }

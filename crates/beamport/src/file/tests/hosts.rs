@@ -403,6 +403,9 @@ fn what_builders_cannot_have_is_named() {
     is_wrong("overlap = \"1 ms\"", "overlap = \"11 ms\"", "`overlap` of merge `events` is too long");
     is_wrong("overlap = \"1 ms\"", "output = \"copy\"", "cannot be a copy");
     is_wrong("slice = \"20 ms\"", "slice = \"0 s\"", "has no slices");
+    let many = "[host.\"m{1..900}\"]\n[host.b1]";
+    let of_many = BUILDERS.replace("[host.b1]", many).replace(of_merge, "hosts = [\"m{1..900}\"]\nslice");
+    assert!(wrong(&of_many).iter().any(|mistake| mistake.contains("has too many parts")), "{:?}", wrong(&of_many));
     is_wrong("hosts = [\"b1\", \"b2\"]\nparameters", "hosts = [\"b1\"]\nparameters", "has other hosts than `events`");
     let taken = "[source.events-b1]\nkind = \"sim\"\nmodel = \"detector\"\n[source.aux]";
     is_wrong("[source.aux]", taken, "a part of `events` needs the name `events-b1`");
