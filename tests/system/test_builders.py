@@ -206,6 +206,10 @@ def test_a_cluster_gets_a_host_and_loses_another_while_it_measures(lab, kafka, n
     lab.kill(processes.pop("n2"))
     killed = groups()
     until(lambda: groups() > killed + 50, lambda: [lab.said(process)[1][-500:] for process in processes.values()])
+    said = lab.run("configure", "groups", "multiplicity=3", "--data", folder / "store").stdout.decode()
+    begins, ends = zip(*(line.split(" slot: ") for line in said.splitlines()), strict=True)
+    assert list(begins) == [f"host `{b}`: worker `groups-{b}` has 1" for b in ["b1", "b2"]]
+    assert all(line.endswith(" multiplicity=3") for line in ends), said
     lab.interrupt(processes["fb1"])
     reports = {host: lab.report(process) for host, process in processes.items() if not host.startswith("n")}
     for host in (host for host in processes if host.startswith("n")):

@@ -42,6 +42,8 @@ pub struct Hosts {
     pub(super) mirrors: Vec<MirrorSection>,
     /// The stages in the file of the parts that are made of them, by name of the part.
     pub(super) parts: BTreeMap<String, String>,
+    /// The workers of which there are parts, as they are in the file.
+    pub(super) on_parts: Vec<WorkerSection>,
     pub(super) shown: Vec<Shown>,
 }
 
@@ -77,7 +79,7 @@ pub struct HostPart {
     pub lead: Option<String>,
     /// The hosts, and the streams of others that are mirrored on this one.
     pub layout: HostsLayout,
-    /// The workers on several hosts, by name.
+    /// The workers on several hosts, by name; those with a part on each of them, too.
     pub workers: BTreeMap<String, WorkerHosts>,
     /// It has no runs, and ends with the host that leads: that ends with the runs of the file.
     pub ends_with_lead: bool,
@@ -96,16 +98,19 @@ pub struct WorkerHosts {
     pub hosts: Vec<String>,
     /// Its parameters and slots as they are in the file, which a change is for.
     pub file: Value,
+    /// Each host has a part of it, and of the stages before it.
+    pub is_on_parts: bool,
 }
 
 impl WorkerHosts {
-    fn of(worker: &WorkerSection) -> Self {
+    fn of(worker: &WorkerSection, is_on_parts: bool) -> Self {
         let on = worker.hosts.as_ref().map_or(&[][..], |hosts| &hosts.0);
         let slots: serde_json::Map<String, Value> =
             on.iter().map(|(host, slots)| (host.clone(), json!(slots))).collect();
         Self {
             hosts: on.iter().map(|(host, _)| host.clone()).collect(),
             file: json!({"parameters": worker.parameters.0, "slots": slots}),
+            is_on_parts,
         }
     }
 }
@@ -113,7 +118,15 @@ impl WorkerHosts {
 impl HostPart {
     /// The workers that this host shares with others: it does nothing else, and keeps nothing of record.
     pub fn shared(&self) -> impl Iterator<Item = &String> {
-        self.workers.iter().filter(|(_, worker)| worker.hosts.contains(&self.name)).map(|(name, _)| name)
+        let is_shared = |worker: &WorkerHosts| !worker.is_on_parts && worker.hosts.contains(&self.name);
+        self.workers.iter().filter(move |(_, worker)| is_shared(worker)).map(|(name, _)| name)
+    }
+
+    /// Name of the stage of this host that runs a worker on several; none where it has none.
+    #[must_use]
+    pub fn stage_of(&self, worker: &str) -> Option<String> {
+        let of = self.workers.get(worker).filter(|of| of.hosts.contains(&self.name))?;
+        Some(if of.is_on_parts { parts::part_of(worker, &self.name) } else { worker.to_owned() })
     }
 
     /// The worker on several hosts that a command of the control socket changes.
@@ -320,7 +333,11 @@ impl Instrument {
         let of = |input: &String| (input.clone(), hosts.host_of(input).to_owned());
         let gathered = shared.iter().filter(|worker| layout.gathered.contains(&worker.name));
         let dealt = gathered.map(|worker| (worker.name.clone(), worker.inputs.iter().map(of).collect())).collect();
-        let workers = shared.iter().map(|worker| (worker.name.clone(), WorkerHosts::of(worker))).collect();
+        let workers = shared.iter().map(|worker| (worker, false));
+        let workers = workers.chain(hosts.on_parts.iter().map(|worker| (worker, true)));
+        let of =
+            |(worker, is_on_parts): (&WorkerSection, bool)| (worker.name.clone(), WorkerHosts::of(worker, is_on_parts));
+        let workers = workers.map(of).collect();
         let name = name.to_owned();
         let part = HostPart { name, lead, layout, workers, ends_with_lead, dealt, stages, files_of_one_run };
         self.part = Some(part);

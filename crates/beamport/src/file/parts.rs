@@ -31,7 +31,7 @@ struct Divided {
 }
 
 /// Name of the part of a stage on one of its hosts.
-fn part_of(stage: &str, host: &str) -> String {
+pub(super) fn part_of(stage: &str, host: &str) -> String {
     format!("{stage}-{host}")
 }
 
@@ -333,6 +333,7 @@ fn divide_worker(
         })));
         hosts.place_part(&name, host, &worker.name);
     }
+    hosts.on_parts.push(worker.clone());
     // Results come in the order in which they are made: a group as late as its last message, which lies within the
     // overlap.
     let whole = all_parts(&worker.name, worker.line, &of, worker.output, of.overlap);

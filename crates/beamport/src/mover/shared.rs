@@ -1,6 +1,9 @@
 //! Changes of a worker on several hosts. The host that leads posts what the worker is to be (`configure/WORKER`), and
 //! each host of the worker follows the newest post: one that starts later reads no block before it has.
 //!
+//! The parts of a worker on builders follow in the same way; they keep the change, as a worker on one host does, and do
+//! not wait for it.
+//!
 //! A post is for the parameters and slots that the file has; where these are edited, the file counts again, as it does
 //! for a worker on one host.
 
@@ -143,7 +146,7 @@ impl Hosts {
         if leads && self.caught_up.is_some() || !self.part.workers.contains_key(worker) {
             return;
         }
-        if self.part.shared().any(|own| own == worker) {
+        if self.part.stage_of(worker).is_some() {
             self.changes.to_follow.insert(worker.to_owned());
         }
         self.changes.newest.insert(worker.to_owned(), change);
@@ -239,9 +242,11 @@ impl Mover {
 
     /// Has a worker of this host follow the newest change, once it runs.
     fn follow_change(&mut self, worker: &str, now: i64) {
-        if !self.running_workers().any(|(section, _)| section.name == worker) {
+        let stage = self.hosts.as_ref().and_then(|hosts| hosts.part.stage_of(worker));
+        let Some(stage) = stage.filter(|stage| self.running_workers().any(|(section, _)| section.name == *stage))
+        else {
             return;
-        }
+        };
         let Some(hosts) = &mut self.hosts else { return };
         hosts.changes.to_follow.remove(worker);
         let (Some(change), Some(of)) = (hosts.changes.newest.get(worker).cloned(), hosts.part.workers.get(worker))
@@ -257,12 +262,14 @@ impl Mover {
             return;
         }
         let of_file = || of.file["parameters"].as_object().cloned().unwrap_or_default();
+        // A part may have a change of before this start: all parameters are set.
+        let at_start = || if of.is_on_parts { Map::new() } else { of_file() };
         let (now_set, wanted) =
-            (hosts.changes.parameters.get(worker).cloned().unwrap_or_else(of_file), change.parameters(&of.file));
+            (hosts.changes.parameters.get(worker).cloned().unwrap_or_else(at_start), change.parameters(&of.file));
         let slots = change.slots.map_or_else(|| of.file["slots"][&own].clone(), Value::from);
         let parameters = difference(&now_set, &wanted);
         hosts.changes.parameters.insert(worker.to_owned(), wanted);
-        let request = json!({"command": "configure", "stage": worker, "parameters": parameters, "slots": slots});
+        let request = json!({"command": "configure", "stage": stage, "parameters": parameters, "slots": slots});
         let (command, answered) = Command::of_host(request, change.from);
         hosts.obeying.push((key, answered));
         self.begin_command(command, now);
