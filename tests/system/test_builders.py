@@ -79,8 +79,8 @@ def count(stream) -> int:
         return 0
 
 
-def one_host(hosts, folder, name: str) -> None:  # noqa: F811
-    """Makes the same of the same messages on one host."""
+def recorded(hosts, name: str, stages: str, keys: str = "") -> str:  # noqa: F811
+    """Stages on the messages of a run of all detectors, as fast as they can be read. `keys`: of each detector."""
     run = beamport.open(hosts.folder("a")).run(name)
 
     def text(ns: int) -> str:
@@ -89,15 +89,31 @@ def one_host(hosts, folder, name: str) -> None:  # noqa: F811
 
     sources = "".join(
         f'[source.d{n}]\nkind = "replay"\nrun = "{name}"\nfrom_data = "{hosts.folder("a" if n < 4 else "b")}"\n'
-        f'speed = "max"\nlevel = "disk"\nlive = "16 MiB"\n'
+        f'speed = "max"\nlevel = "disk"\nlive = "16 MiB"\n{keys}'
         for n in range(1, DETECTORS + 1)
     )
+    return f'{sources}{stages}{SINK}[run.{name}]\nstart = "{text(run.start)}"\nstop = "{text(run.stop)}"\n'
+
+
+def one_host(hosts, folder, name: str) -> None:  # noqa: F811
+    """Makes the same of the same messages on one host."""
     file = hosts.lab.folder / f"one-{name}.toml"
-    file.write_text(
-        f'instrument = "one"\ndata = "{folder}"\n{sources}{MERGE}{workers("")}{SINK}'
-        f'[run.{name}]\nstart = "{text(run.start)}"\nstop = "{text(run.stop)}"\n'
-    )
+    stages = recorded(hosts, name, f"{MERGE}{workers('')}")
+    file.write_text(f'instrument = "one"\ndata = "{folder}"\n{stages}')
     hosts.lab.run("up", file)
+
+
+def same(folder, reference, run: str = "first") -> dict[str, int]:
+    """How many messages of each kind two data folders have: the same, in one order."""
+    counts = {}
+    for name in ["events", "groups", "built"]:
+        here, there = made(folder, name, run), made(reference, name, run)
+        if name != "events":
+            # Groups come in the order in which they are closed.
+            here, there = sorted(here), sorted(there)
+        assert here == there, (name, len(here), len(there))
+        counts[name] = len(here)
+    return counts
 
 
 def ended(hosts, *runs: str) -> dict[str, int]:  # noqa: F811
@@ -112,13 +128,8 @@ def ended(hosts, *runs: str) -> dict[str, int]:  # noqa: F811
             assert ledger["closed"] and ledger["lost"] == 0, (host, ledger)
         reference = hosts.lab.folder / f"data-one-{run}"
         one_host(hosts, reference, run)
-        for name in counts:
-            here, there = made(hosts.folder("a"), name, run), made(reference, name, run)
-            if name != "events":
-                # Groups come in the order in which they are closed.
-                here, there = sorted(here), sorted(there)
-            assert here == there, (name, len(here), len(there))
-            counts[name] += len(here)
+        for name, n in same(hosts.folder("a"), reference, run).items():
+            counts[name] += n
     assert min(counts.values()) > 1000, counts
     return counts
 
@@ -137,12 +148,34 @@ def built(lab, hosts):  # noqa: F811
     return make
 
 
-def test_parts_of_two_builders_are_together_what_one_host_makes(built):
+def test_parts_of_two_builders_are_together_what_one_host_makes(lab, built, hosts):  # noqa: F811
     # `b` has detectors of its own.
     instrument = built("union", ["c", "b"], "abc")
     instrument.moves("a", "groups")
     time.sleep(4)
     print(ended(instrument))
+    # The same from records, on other hosts: sources that end let the run end.
+    keys = 'hosts = ["x", "y", "z"]\n'
+    stages = recorded(instrument, "first", f'{MERGE}{keys}overlap = "600 us"\n{workers(keys)}', 'host = "x"\n')
+    again = hosts("recorded", stages.replace("[sink.file]", '[sink.file]\nhost = "s"'), hosts="xyzs")
+    for host in "xyzs":
+        again.up(host)
+    for host in "xyzs":
+        lab.end(again.processes[host])
+    print(same(again.folder("s"), lab.folder / "data-one-first"))
+
+
+def test_a_run_is_sealed_without_a_builder_and_a_source_that_are_gone(lab, built):
+    instrument = built("without", ["c", "d"], "abcd")
+    instrument.moves("a", "groups")
+    for host in "bc":
+        instrument.kill(host)
+    without = ["end", "first", "--without", "b", "--without", "c", "--data", instrument.folder("a")]
+    until(lambda: lab.run(*without, status=None).returncode == 0, lambda: lab.run(*without, status=None).stderr)
+    for host in "ad":
+        folder = beamport.open(instrument.folder(host))
+        until(lambda folder=folder: folder.run("first").ledger()["state"] == "sealed", f"{host} waits")
+    assert not folder.run("first").ledger()["closed"]
 
 
 def test_builders_with_wrong_clocks_build_two_runs(lab, built):

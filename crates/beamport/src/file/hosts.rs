@@ -42,6 +42,8 @@ pub struct Hosts {
     pub(super) mirrors: Vec<MirrorSection>,
     /// The stages in the file of the parts that are made of them, by name of the part.
     pub(super) parts: BTreeMap<String, String>,
+    /// Parts of which another one has the name.
+    pub(super) parts_twice: Vec<String>,
     /// The workers of which there are parts, as they are in the file.
     pub(super) on_parts: Vec<WorkerSection>,
     pub(super) shown: Vec<Shown>,
@@ -172,7 +174,9 @@ impl Hosts {
     /// Places a part of a stage in the file on a host.
     pub(super) fn place_part(&mut self, part: &str, host: &str, of: &str) {
         self.of.insert(part.to_owned(), Setting::by_default(host.to_owned()));
-        self.parts.insert(part.to_owned(), of.to_owned());
+        if self.parts.insert(part.to_owned(), of.to_owned()).is_some() {
+            self.parts_twice.push(part.to_owned());
+        }
     }
 
     /// Whether a section of the file is of a stream: it is that stream, or its part.

@@ -25,7 +25,7 @@ pub struct MergeSection {
     pub inputs: Setting<Vec<String>>,
     /// The hosts that have a part each, where there are several.
     pub hosts: Option<Setting<Vec<String>>>,
-    /// The inputs of which it takes slices of time alone.
+    /// Its inputs that are, or have, parts on several hosts.
     pub part_inputs: BTreeMap<String, PartInput>,
     /// It is a merge of all parts of a stage, on each host that reads it.
     pub is_on_each_reader: bool,
@@ -40,11 +40,11 @@ pub struct MergeSection {
     pub(super) shown: Vec<Shown>,
 }
 
-/// The share that a part of a stage has in an input.
+/// An input of a merge that has parts, or of which the merge is a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartInput {
-    /// The messages that it takes.
-    pub slices: TimeSlices,
+    /// The messages that are merged; none: all of them.
+    pub slices: Option<TimeSlices>,
     /// See [`flow::MergeInput::by_frontier`].
     pub by_frontier: bool,
 }

@@ -294,8 +294,8 @@ impl Reader<'_> {
             if kind.is_some() { (plan, section.end()) } else { (plan, Vec::new()) }
         });
         instrument.hosts = hosts.and_then(|(line, (plan, shown))| {
-            let (all, of, mirrors, parts, on_parts) = Default::default();
-            Some(Hosts { line, carrier: plan?, all, of, mirrors, parts, on_parts, shown })
+            let (all, of, mirrors, parts, parts_twice, on_parts) = Default::default();
+            Some(Hosts { line, carrier: plan?, all, of, mirrors, parts, parts_twice, on_parts, shown })
         });
         self.has_hosts = root.contains_key(HOSTS);
         let mut count = 0;

@@ -25,9 +25,10 @@ use store::{Level, WhenFull};
 /// The hosts of a divided stage.
 struct Divided {
     hosts: Vec<String>,
-    /// Its slices, as those of part 0, and the time around them.
+    /// Its slices, as those of part 0.
     slices: TimeSlices,
-    overlap: Duration,
+    /// How far results of workers may be out of order.
+    wait: Duration,
 }
 
 /// Name of the part of a stage on one of its hosts.
@@ -75,6 +76,7 @@ pub(super) fn check(page: &Page, mistakes: &mut Mistakes, instrument: &Instrumen
                     let what = format!("worker `{}` cannot be on several hosts", worker.name);
                     refuse(on.line_or(worker.line), what, "a shadow runs on one machine", "write `host`".into());
                 }
+                check_overlap(instrument, worker, names.len(), &mut refuse);
                 divided.insert(&worker.name, names);
             }
             Stage::Source(_) | Stage::Live(_) => {}
@@ -133,6 +135,26 @@ fn check_merge(hosts: &Hosts, merge: &MergeSection, refuse: &mut dyn FnMut(u32, 
     }
 }
 
+/// Notes an `overlap` that is too short for what a worker on parts must see around a message.
+fn check_overlap(
+    instrument: &Instrument,
+    worker: &WorkerSection,
+    parts: usize,
+    refuse: &mut dyn FnMut(u32, String, &str, String),
+) {
+    for merge in instrument.merges().filter(|merge| parts > 1 && worker.inputs.contains(&merge.name)) {
+        let MergeKind::Time { overlap, .. } = &merge.kind else { continue };
+        let around = Duration::from_nanos(worker.around.unsigned_abs());
+        if merge.hosts.is_some() && overlap.value < around {
+            let what = format!("`overlap` of merge `{}` is too short", shortened(&merge.name));
+            let (around, own) = (duration_text(around), duration_text(overlap.value));
+            let cause = format!("worker `{}` looks {around} around a message, and `overlap` is {own}", worker.name);
+            let hint = "write at least the length of the longest group and of the pause that ends it".to_owned();
+            refuse(overlap.line_or(merge.line), what, &cause, hint);
+        }
+    }
+}
+
 /// Notes more parts than a program should have to list.
 fn check_number(
     instrument: &Instrument,
@@ -158,17 +180,21 @@ fn check_names(page: &Page, mistakes: &mut Mistakes, instrument: &Instrument) {
     let whole = instrument.clone().divide();
     let mut known: HashSet<&str> = instrument.stages.iter().map(Stage::name).collect();
     known.extend(instrument.sinks.iter().map(|sink| sink.name.as_str()));
-    let parts = whole.hosts.iter().flat_map(|hosts| &hosts.parts);
-    for (part, of) in parts {
+    let Some(hosts) = &whole.hosts else { return };
+    let mut named: HashSet<&str> = HashSet::new();
+    for (part, of) in &hosts.parts {
         let is_too_long = part.len() > limits::MERGE_NAME_CHARS_MAX;
-        if is_too_long || known.contains(part.as_str()) {
+        let is_twice = hosts.parts_twice.contains(part);
+        // One mistake for each section of the file.
+        if (is_too_long || is_twice || known.contains(part.as_str())) && named.insert(of) {
             let line = instrument.stage(of).map_or(1, Stage::line);
-            let cause = match is_too_long {
-                true => format!("it has more than {} characters", limits::MERGE_NAME_CHARS_MAX),
-                false => "the name is in use".to_owned(),
+            let cause = match (is_too_long, is_twice) {
+                (true, _) => format!("it has more than {} characters", limits::MERGE_NAME_CHARS_MAX),
+                (false, true) => "so does another part: names of hosts with `-` may be read in two ways".to_owned(),
+                (false, false) => "the name is in use".to_owned(),
             };
             let what = format!("a part of `{}` needs the name `{}`", shortened(of), shortened(part));
-            mistakes.push(page.mistake(line, what, cause, format!("give `{}` another name", shortened(of))));
+            mistakes.push(page.mistake(line, what, cause, format!("give `{}` another name, or a host", shortened(of))));
         }
     }
 }
@@ -178,13 +204,16 @@ impl Instrument {
     #[must_use]
     pub fn divide(mut self) -> Self {
         let Some(mut hosts) = self.hosts.take() else { return self };
-        let is_of_merge = |stage: &Stage| stage.merge().is_some_and(|merge| merge.hosts.is_some());
-        if self.stages.iter().any(is_of_merge) {
+        if self.merges().next().is_some() {
             let mut divided = BTreeMap::new();
             let mut stages = Vec::with_capacity(self.stages.len());
             for stage in std::mem::take(&mut self.stages) {
                 match stage {
-                    Stage::Merge(merge) if merge.hosts.is_some() => {
+                    Stage::Merge(mut merge) if merge.hosts.is_none() => {
+                        wait_for_hosts(&mut merge, &stages);
+                        stages.push(Stage::Merge(merge));
+                    }
+                    Stage::Merge(merge) => {
                         divide_merge(merge, &mut hosts, &mut divided, &mut stages);
                     }
                     Stage::Worker(worker) if is_on_parts(&worker, &divided) => {
@@ -218,6 +247,18 @@ impl Instrument {
             .iter()
             .any(|(name, inputs)| hosts.host_of(name) == host && inputs.iter().any(|input| *input == stream))
     }
+}
+
+/// A merge waits for inputs that are made on several hosts until these say how far they have come: a host that is away
+/// makes nothing late.
+fn wait_for_hosts(merge: &mut MergeSection, stages: &[Stage]) {
+    if !matches!(merge.kind, MergeKind::Time { .. }) {
+        return;
+    }
+    let of_hosts = stages.iter().filter(|stage| stage.is_on_each_reader());
+    let inputs = of_hosts.filter(|stage| merge.inputs.iter().any(|input| input == stage.name()));
+    let of = |stage: &Stage| (stage.name().to_owned(), PartInput { slices: None, by_frontier: true });
+    merge.part_inputs = inputs.map(of).collect();
 }
 
 /// Whether a worker has a part on each host of its input.
@@ -264,7 +305,7 @@ fn divide_merge(
     let ns = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
     let parts = u32::try_from(builders.len()).unwrap_or(u32::MAX);
     let slices = TimeSlices { length: ns(slice.value), parts, part: 0, overlap: ns(overlap.value) };
-    let of = Divided { hosts: builders.clone(), slices, overlap: overlap.value };
+    let of = Divided { hosts: builders.clone(), slices, wait: merge.wait.value };
     let shares = shares(&merge, hosts, stages);
     for (part, builder) in (0..).zip(&builders) {
         let slices = TimeSlices { part, ..slices };
@@ -276,14 +317,16 @@ fn divide_merge(
         };
         for (at, share) in shares.iter().enumerate() {
             let Some(host) = share.host.as_ref().filter(|host| *host != builder) else {
-                let of = |input: &String| (input.clone(), PartInput { slices, by_frontier: false });
+                // Parts of other stages are waited for, as their hosts are.
+                let by_frontier = share.host.is_none();
+                let of = |input: &String| (input.clone(), PartInput { slices: Some(slices), by_frontier });
                 own.part_inputs.extend(share.inputs.iter().map(of));
                 own.inputs.value.extend(share.inputs.iter().cloned());
                 continue;
             };
             let number = shares[..at].iter().filter(|other| other.host.as_ref() == Some(host)).count();
             let name = share_of(&merge.name, host, builder, number);
-            let of = |input: &String| (input.clone(), PartInput { slices, by_frontier: false });
+            let of = |input: &String| (input.clone(), PartInput { slices: Some(slices), by_frontier: false });
             stages.push(Stage::Merge(MergeSection {
                 name: name.clone(),
                 hosts: None,
@@ -293,7 +336,7 @@ fn divide_merge(
                 ..merge.clone()
             }));
             hosts.place_part(&name, host, &merge.name);
-            own.part_inputs.insert(name.clone(), PartInput { slices, by_frontier: true });
+            own.part_inputs.insert(name.clone(), PartInput { slices: Some(slices), by_frontier: true });
             if let MergeKind::Time { waits, .. } = &mut own.kind {
                 // It comes in order.
                 waits.value.0.insert(name.clone(), Duration::ZERO);
@@ -334,9 +377,8 @@ fn divide_worker(
         hosts.place_part(&name, host, &worker.name);
     }
     hosts.on_parts.push(worker.clone());
-    // Results come in the order in which they are made: a group as late as its last message, which lies within the
-    // overlap.
-    let whole = all_parts(&worker.name, worker.line, &of, worker.output, of.overlap);
+    // Results come in the order in which they are made.
+    let whole = all_parts(&worker.name, worker.line, &of, worker.output, of.wait);
     divided.insert(worker.name, of);
     stages.push(Stage::Merge(whole));
 }
@@ -346,7 +388,7 @@ fn all_parts(name: &str, line: u32, of: &Divided, output: StreamSection, wait: D
     let inputs: Vec<String> = of.hosts.iter().map(|host| part_of(name, host)).collect();
     let part = |(part, input): (u32, &String)| {
         let slices = TimeSlices { part, overlap: 0, ..of.slices };
-        (input.clone(), PartInput { slices, by_frontier: true })
+        (input.clone(), PartInput { slices: Some(slices), by_frontier: true })
     };
     let part_inputs = (0..).zip(&inputs).map(part).collect();
     MergeSection {

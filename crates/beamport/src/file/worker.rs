@@ -60,6 +60,8 @@ pub struct WorkerSection {
     pub copied: Option<Copied>,
     /// Streams that a ready-made worker looks at beside its inputs.
     pub side_inputs: Vec<String>,
+    /// See [`flow::edge::Needs::around`].
+    pub around: i64,
     /// The worker beside which it runs.
     pub shadow: Option<Setting<String>>,
     /// The stream it fills.
@@ -182,6 +184,7 @@ impl WorkerSection {
             slot_live: output.live.clone(),
             copied: None,
             side_inputs: Vec::new(),
+            around: 0,
             shadow: None,
             output,
             shown: Vec::new(),
@@ -533,6 +536,7 @@ pub(super) fn read(
         slot_live: section.need(&keys::SLOT_LIVE),
         copied: None,
         side_inputs: needs.as_ref().map_or_else(Vec::new, |needs| needs.streams.clone()),
+        around: needs.as_ref().map_or(0, |needs| needs.around),
         shadow,
         output: stream::read(section, &stream::STAGE, 0),
         shown: Vec::new(),

@@ -47,7 +47,7 @@ fn run(
         MergeInput {
             stream: input.clone(),
             wait: ns(section.wait_of(input)),
-            slices: part.map(|part| part.slices),
+            slices: part.and_then(|part| part.slices),
             by_frontier: part.is_some_and(|part| part.by_frontier),
         }
     };

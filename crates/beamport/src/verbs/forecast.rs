@@ -247,7 +247,9 @@ fn rate_of(instrument: &Instrument, stream: &str) -> Option<f64> {
     match instrument.stage(stream)? {
         Stage::Source(source) => source.plan.bytes_per_second(),
         Stage::Merge(merge) => {
-            let share = |input: &String| merge.part_inputs.get(input).map_or(1.0, |part| part.slices.share());
+            let share = |input: &String| {
+                merge.part_inputs.get(input).and_then(|part| part.slices).map_or(1.0, |slices| slices.share())
+            };
             merge.inputs.iter().map(|input| Some(rate_of(instrument, input)? * share(input))).sum()
         }
         _ => None,

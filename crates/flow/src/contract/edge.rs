@@ -192,6 +192,8 @@ pub struct Needs {
     pub whole: bool,
     /// Code of the user that it calls, `FILE.py:NAME` or `PACKAGE.MODULE:NAME`: its slots are processes of Python.
     pub code: Option<String>,
+    /// Messages within this time of a message decide what it makes of it, ns; 0: it does not go by time.
+    pub around: i64,
 }
 
 /// A kind of live sink: the word behind `kind` in `[sink.NAME]`. The keys of every live sink, `inputs` and `early`,

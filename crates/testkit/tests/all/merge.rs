@@ -62,6 +62,7 @@ struct Place {
     by: MergeBy,
     /// The part of time that is merged.
     slices: Option<TimeSlices>,
+    by_frontier: bool,
     merge: Option<Merge>,
     /// How often the numbers may restart.
     rounds: usize,
@@ -81,8 +82,24 @@ impl Place {
         let (shown, aside) = Default::default();
         let by = MergeBy::Time { slice: 10 * MS, ahead_max: 60 * SECOND };
         let (merge, rounds, ended, set) = (None, 0, false, 0);
-        let slices = None;
-        Self { machine, process, witness, folder, level, banks, by, slices, merge, rounds, ended, set, shown, aside }
+        let (slices, by_frontier) = (None, false);
+        Self {
+            machine,
+            process,
+            witness,
+            folder,
+            level,
+            banks,
+            by,
+            slices,
+            by_frontier,
+            merge,
+            rounds,
+            ended,
+            set,
+            shown,
+            aside,
+        }
     }
 
     fn data(&self, process: &Arc<PretendMedia>) -> Data {
@@ -111,8 +128,8 @@ impl Place {
             self.open_bank(i)?;
         }
         if self.merge.is_none() {
-            let input =
-                |i| MergeInput { stream: Self::name(i), wait: WAIT, slices: self.slices, ..MergeInput::default() };
+            let (slices, by_frontier) = (self.slices, self.by_frontier);
+            let input = |i| MergeInput { stream: Self::name(i), wait: WAIT, slices, by_frontier };
             let inputs: Vec<MergeInput> = (0..self.banks.len()).map(input).collect();
             let options = MergeOptions { stream: self.stream(), by: self.by };
             self.merge = Some(Merge::open(&self.data(&self.process), NAME, &inputs, &options)?);

@@ -259,7 +259,12 @@ impl WorkerPlan for Plan {
             Make::Frames(layout) => layout.bytes() as u64 * SHARE,
             _ => 0,
         };
-        Needs { alone, holds_back: true, bytes, whole: true, code, ..Needs::default() }
+        let around = match self.find {
+            Find::Gap { gap, .. } => gap,
+            Find::Window { window, .. } | Find::Peak { window } => window,
+            Find::Trigger { .. } | Find::User { .. } => 0,
+        };
+        Needs { alone, holds_back: true, bytes, whole: true, code, around, ..Needs::default() }
     }
 
     fn sends(&self, stage: &str) -> Option<Sends> {

@@ -337,7 +337,10 @@ fn builders_have_parts_of_a_merge_and_of_the_workers_behind_it() {
     assert_eq!(inputs(&fb2, "events-fb2-b2"), ["d3", "d4"]);
     let merge = fb2.merges().nth(1).unwrap();
     let slices = flow::TimeSlices { length: 20_000_000, parts: 2, part: 1, overlap: 1_000_000 };
-    assert!(merge.part_inputs.values().all(|part| *part == PartInput { slices, by_frontier: false }), "{merge:?}");
+    assert!(
+        merge.part_inputs.values().all(|part| *part == PartInput { slices: Some(slices), by_frontier: false }),
+        "{merge:?}"
+    );
     assert_eq!(merge.wait_of("d3"), Duration::from_secs(1));
     // A builder merges what comes, by what its hosts say, and what it has itself, by its own wait.
     let b2 = part("b2");
@@ -360,8 +363,14 @@ fn builders_have_parts_of_a_merge_and_of_the_workers_behind_it() {
     assert_eq!(inputs(&store, "groups"), ["groups-b1", "groups-b2"]);
     let groups = store.merges().next().unwrap();
     let slices = flow::TimeSlices { overlap: 0, ..slices };
-    assert_eq!(groups.part_inputs["groups-b2"], PartInput { slices, by_frontier: true });
-    assert_eq!(groups.wait_of("groups-b2"), Duration::from_millis(1));
+    assert_eq!(groups.part_inputs["groups-b2"], PartInput { slices: Some(slices), by_frontier: true });
+    assert_eq!(groups.wait_of("groups-b2"), Duration::from_secs(1));
+    // So a host that is away makes nothing late.
+    let more = store.merges().nth(1).unwrap();
+    assert_eq!(
+        more.part_inputs,
+        BTreeMap::from([("groups".to_owned(), PartInput { slices: None, by_frontier: true })])
+    );
     assert_eq!(part("fb1").part.unwrap().stages["groups-b2"], "b2");
     let shown = parsed(BUILDERS).unwrap().show();
     let again = parsed(&shown).unwrap_or_else(|mistakes| panic!("{shown}\n{mistakes:?}"));
@@ -401,6 +410,8 @@ fn what_builders_cannot_have_is_named() {
     is_wrong(of_merge, "hosts = []\nslice", "names no host");
     is_wrong(of_merge, "host = \"b1\"\nhosts = [\"b1\", \"b2\"]\nslice", "has `host` and `hosts`");
     is_wrong("overlap = \"1 ms\"", "overlap = \"11 ms\"", "`overlap` of merge `events` is too long");
+    is_wrong("overlap = \"1 ms\"\n", "", "`overlap` of merge `events` is too short");
+    is_wrong("gap = \"1 us\"", "gap = \"2 ms\"", "`overlap` of merge `events` is too short");
     is_wrong("overlap = \"1 ms\"", "output = \"copy\"", "cannot be a copy");
     is_wrong("slice = \"20 ms\"", "slice = \"0 s\"", "has no slices");
     let many = "[host.\"m{1..900}\"]\n[host.b1]";
@@ -408,6 +419,9 @@ fn what_builders_cannot_have_is_named() {
     assert!(wrong(&of_many).iter().any(|mistake| mistake.contains("has too many parts")), "{:?}", wrong(&of_many));
     is_wrong("hosts = [\"b1\", \"b2\"]\nparameters", "hosts = [\"b1\"]\nparameters", "has other hosts than `events`");
     let taken = "[source.events-b1]\nkind = \"sim\"\nmodel = \"detector\"\n[source.aux]";
+    let read_twice = BUILDERS.replace("[host.b1]", "[host.b1]\n[host.fb1-b1]");
+    let read_twice = read_twice.replace("hosts = [\"b1\", \"b2\"]", "hosts = [\"b1\", \"fb1-b1\"]");
+    assert!(wrong(&read_twice).iter().any(|mistake| mistake.contains("a part of `events` needs the name")));
     is_wrong("[source.aux]", taken, "a part of `events` needs the name `events-b1`");
     let (time, number) = ["time", "number"].map(|kind| format!("kind = \"{kind}\"\ninputs = [\"d{{1..4}}\"")).into();
     let number = BUILDERS.replace(&time, &number).replace("slice = \"20 ms\"\noverlap = \"1 ms\"\n", "");

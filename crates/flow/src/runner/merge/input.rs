@@ -96,10 +96,13 @@ pub(super) struct Input {
     pub(super) newest: i64,
     /// Below, retention took what was not in the output: it is counted, even if a power cut brings it back.
     gone: u64,
-    /// By number: all that its source brought up to this time is in the output, and what will be next. By frontier: was
-    /// looked at.
+    /// By number: all that its source brought up to this time is in the output, and what will be next.
     pub(super) through: i64,
     coming: Option<(i64, u64)>,
+    /// By frontier: all up to this time was looked at; the frontier that its stage reported since, and the end of the
+    /// stream then.
+    heard: i64,
+    reported: Option<(i64, u64)>,
     /// `next` at the last commit.
     pub(super) before: u64,
     /// Late, or without a key, since then.
@@ -149,6 +152,8 @@ impl Input {
             gone: 0,
             through: i64::MIN,
             coming: None,
+            heard: i64::MIN,
+            reported: None,
             before: first,
             strays: Vec::new(),
             gaps: Vec::new(),
@@ -287,15 +292,25 @@ impl Input {
         if !self.by_frontier {
             return;
         }
-        self.through = self.looked_through();
-        if self.coming.is_none_or(|(time, _)| time <= self.through) {
-            self.coming = (frontier > self.through).then(|| (frontier, self.reader.bounds().count));
+        self.heard = self.looked_through();
+        if self.reported.is_none_or(|(time, _)| time <= self.heard) {
+            self.reported = (frontier > self.heard).then(|| (frontier, self.reader.bounds().count));
         }
     }
 
     fn looked_through(&self) -> i64 {
-        let is_looked_at = |coming: &(i64, u64)| self.account.next >= coming.1;
-        self.coming.filter(is_looked_at).map_or(self.through, |coming| coming.0.max(self.through))
+        let is_looked_at = |reported: &(i64, u64)| self.account.next >= reported.1;
+        self.reported.filter(is_looked_at).map_or(self.heard, |reported| reported.0.max(self.heard))
+    }
+
+    /// Its stage has come to its end, and all of it was looked at.
+    pub(super) fn is_over(&self, upstream: UpstreamState) -> bool {
+        self.is_at_end() && (upstream.ended || self.by_frontier && self.looked_through() == i64::MAX)
+    }
+
+    /// By frontier: the time up to which nothing comes any more; none otherwise.
+    pub(super) fn promise(&self) -> Option<i64> {
+        self.by_frontier.then(|| self.looked_through())
     }
 
     /// Why a stray is aside.
@@ -319,11 +334,12 @@ impl Input {
     /// The time up to which it has brought all, ns since 1970 UTC. `time` and `passed`: see `Merge::reach`.
     pub(super) fn reach(&self, upstream: UpstreamState, time: i64, passed: i64, ahead_max: i64) -> i64 {
         let at_end = self.is_at_end();
-        if at_end && upstream.ended {
+        if self.is_over(upstream) {
             return i64::MAX;
         }
         if self.by_frontier {
-            return self.looked_through().saturating_sub(self.wait);
+            // A backlog brings no frontier, and the stream may have no room for all of it.
+            return self.looked_through().max(self.newest.saturating_sub(self.wait));
         }
         let mut reach = self.newest;
         if at_end {

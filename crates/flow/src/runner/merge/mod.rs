@@ -68,8 +68,8 @@ pub struct MergeInput {
     pub wait: i64,
     /// By time: the messages that are merged; all others are skipped. None: all are merged.
     pub slices: Option<TimeSlices>,
-    /// By time: it is waited for until its stage says how far it has come, however long that takes; what comes later
-    /// by more than `wait` is late.
+    /// By time: its messages are waited for until its stage reports a later frontier, or has brought one that is newer
+    /// by more than `wait`, however long that takes.
     pub by_frontier: bool,
 }
 
@@ -200,6 +200,8 @@ pub struct Merge {
     seen: VecDeque<Seen>,
     pace: Pace,
     committed_at: i64,
+    /// The time up to which inputs were complete at the last look, and since when.
+    reached: (i64, i64),
     moved_at: i64,
     ended: bool,
     no_room: Option<Fault>,
@@ -261,6 +263,7 @@ impl Merge {
             seen: VecDeque::new(),
             pace: Pace::default(),
             committed_at: i64::MIN,
+            reached: (i64::MIN, i64::MIN),
             moved_at: i64::MIN,
             ended: false,
             no_room: None,
@@ -315,8 +318,9 @@ impl Merge {
         }
         let is_settled = |i: &Input| i.waiting() == 0 && i.strays.is_empty() && !i.has_skipped();
         let settled = self.slice.is_none() && self.inputs.iter().all(is_settled);
-        let all_ended = |i: usize| upstream.get(i).is_some_and(|h| h.ended);
-        self.ended = settled && (0..self.inputs.len()).all(|i| all_ended(i) && self.inputs[i].is_at_end());
+        let is_over =
+            |(i, input): (usize, &Input)| input.is_over(upstream.get(i).copied().unwrap_or(UpstreamState::NOTHING));
+        self.ended = settled && self.inputs.iter().enumerate().all(is_over);
         Ok(if (more || due) && self.no_room.is_none() {
             Step::Again
         } else {
@@ -391,12 +395,25 @@ impl Merge {
     ///
     /// An input by frontier is waited for as long as that takes.
     fn reach(&self, time: i64, clock: i64, upstream: &[UpstreamState], ahead_max: i64) -> i64 {
-        let reach = |(i, input): (usize, &Input)| {
-            let passed = self.passed(clock.saturating_sub(input.wait), &[]);
-            input.reach(upstream.get(i).copied().unwrap_or(UpstreamState::NOTHING), time, passed, ahead_max)
+        let reach = (0..self.inputs.len()).map(|i| self.reach_of(i, (time, clock), upstream, ahead_max)).min();
+        self.pace.limit(reach.unwrap_or(i64::MIN), self.longest())
+    }
+
+    fn reach_of(&self, i: usize, (time, clock): (i64, i64), upstream: &[UpstreamState], ahead_max: i64) -> i64 {
+        let passed = self.passed(clock.saturating_sub(self.inputs[i].wait), &[]);
+        let upstream = upstream.get(i).copied().unwrap_or(UpstreamState::NOTHING);
+        self.inputs[i].reach(upstream, time, passed, ahead_max)
+    }
+
+    /// Whether the output can be complete up to this time, which is within a slice: stages of other hosts have reported
+    /// it, and the slices of the other inputs have passed it.
+    fn is_promised(&self, to: i64, now: (i64, i64), upstream: &[UpstreamState], ahead_max: i64) -> bool {
+        let passed = |i| self.reach_of(i, now, upstream, ahead_max).div_euclid(self.grid).saturating_mul(self.grid);
+        let is_promised = |i: usize| match self.inputs[i].promise() {
+            Some(promise) => promise >= to,
+            None => passed(i) >= to,
         };
-        let reach = self.inputs.iter().enumerate().map(reach).min().unwrap_or(i64::MIN);
-        self.pace.limit(reach, self.longest())
+        self.inputs.iter().any(|input| input.promise().is_some()) && (0..self.inputs.len()).all(is_promised)
     }
 
     /// Behind the largest key that was known at a moment, and before which no slot of an input holds anything.
@@ -418,9 +435,16 @@ impl Merge {
         let newest = self.inputs.iter().map(|i| i.newest).max().unwrap_or(i64::MIN).saturating_add(1);
         let (to, all) = match &self.by {
             By::Time(ahead_max) => {
-                let to = match self.reach(time, clock, upstream, *ahead_max) {
+                let reach = self.reach(time, clock, upstream, *ahead_max);
+                if self.reached.0 != reach {
+                    self.reached = (reach, clock);
+                }
+                let is_still = clock.saturating_sub(self.reached.1) >= STRAYS_PAUSE;
+                let to = match reach {
                     i64::MAX => newest,
                     to if to == newest => newest,
+                    // A host that is away brings no later one.
+                    to if is_still && self.is_promised(to, (time, clock), upstream, *ahead_max) => to,
                     to => to.div_euclid(grid).saturating_mul(grid),
                 };
                 (to, to)

@@ -1,6 +1,6 @@
 //! Parts of a merge on several hosts: histories as those of merges by time, of which a part has the slices of its own.
 
-use super::{Checked, MS, Outcome, Place, SECOND, banks, history_of, lives};
+use super::{Checked, MS, Outcome, Place, SECOND, WAIT, banks, history_of, lives};
 use beamport_testkit::Dice;
 use flow::{RunKeeper, TimeSlices};
 use std::time::Duration;
@@ -91,4 +91,62 @@ fn skipped_messages_are_kept_until_a_commit_counts_them() {
     place.end().unwrap();
     let account = place.accounts().remove(0);
     assert_eq!((account.next, account.count("skipped.slice")), (100, 100), "{account:?}");
+}
+
+/// A place with inputs of other hosts.
+fn of_hosts(inputs: usize) -> Place {
+    let mut place = Place { by_frontier: true, ..Place::new(1, Level::Memory, banks(Level::Memory, inputs)) };
+    place.open().unwrap();
+    place
+}
+
+/// Steps of a second with this frontier of all inputs.
+fn hear(place: &mut Place, frontier: i64) {
+    for _ in 0..100 {
+        place.machine.advance(10 * MS);
+        place.step(Some(frontier)).unwrap();
+    }
+    place.compare().unwrap();
+}
+
+#[test]
+fn a_host_that_is_away_is_waited_for_and_its_last_frontier_is_reached_exactly() {
+    let mut place = of_hosts(2);
+    let begin = place.machine.now() / SECOND * SECOND;
+    place.say(0, begin);
+    place.say(0, begin + 3 * MS);
+    place.say(1, begin + 3 * MS);
+    // Within a slice. The clock is far beyond.
+    hear(&mut place, begin + 3 * MS + 1);
+    assert_eq!(place.shown.len(), 3);
+    assert_eq!(place.merge.as_ref().unwrap().frontier(), begin + 3 * MS + 1);
+    place.live(60 * SECOND);
+    // It is back, with what is older than the clock.
+    place.say(1, begin + 5 * MS);
+    hear(&mut place, begin + SECOND);
+    assert_eq!((place.shown.len(), place.aside.len()), (4, 0));
+}
+
+#[test]
+fn stages_that_have_ended_on_other_hosts_end_the_merge() {
+    let mut place = of_hosts(2);
+    let begin = place.machine.now();
+    place.say(0, begin + 5 * MS);
+    place.say(1, begin + 7 * MS);
+    hear(&mut place, i64::MAX);
+    let merge = place.merge.as_ref().unwrap();
+    assert!(merge.ended() && place.shown.len() == 2, "{:?}", place.shown);
+}
+
+#[test]
+fn a_backlog_without_a_frontier_is_merged_a_wait_behind_its_newest() {
+    let mut place = of_hosts(2);
+    let begin = place.machine.now();
+    for at in 0..1000 {
+        place.say(0, begin + at * MS);
+        place.say(1, begin + at * MS);
+    }
+    hear(&mut place, i64::MIN);
+    let shown = place.shown.len() as i64;
+    assert!((2 * 1000 - 2 * (WAIT + 20 * MS) / MS..2000).contains(&shown), "{shown}");
 }
