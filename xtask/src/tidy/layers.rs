@@ -73,7 +73,7 @@ const CRATES: [Layers; 16] = [
             &["books", "control"],
             &["account"],
             &["contract"],
-            &["runner"],
+            &["mirror", "runner"],
             &["status"],
         ],
     },
