@@ -874,6 +874,8 @@ fn tables() -> Vec<&'static [&'static Key]> {
     // `copy` has no parameters.
     let workers = registry.workers().iter().map(|kind| kind.keys).filter(|keys| !keys.is_empty());
     let carriers = registry.carriers().iter().map(|kind| kind.keys);
+    let hosts = registry.carriers().iter().map(|kind| kind.host_keys).filter(|keys| !keys.is_empty());
+    let carriers = carriers.chain(hosts);
     keys::TABLES.iter().map(|table| table.keys).chain(sources).chain(sinks).chain(workers).chain(carriers).collect()
 }
 
@@ -923,6 +925,7 @@ fn each_kind_asks_for_the_keys_that_it_declares() {
     }
     for kind in registry.carriers() {
         check(kind.name, kind.keys, &|section| drop((kind.read)(section)));
+        check(kind.name, kind.host_keys, &|section| drop((kind.read_host)("x", section)));
     }
     for kind in registry.workers() {
         check(kind.name, kind.keys, &|section| {

@@ -55,6 +55,11 @@ impl Follow {
         self.holes.iter().chain(newest).copied().collect()
     }
 
+    /// The newest message of the stream that came last; none where there is none, or nobody knows which it was.
+    pub fn newest(&self) -> Option<Identity> {
+        self.newest.last().copied().filter(|newest| newest.sequence < NEAR_GONE)
+    }
+
     /// Compares a block with what the mirror has.
     pub fn admit(&self, head: &BlockHead) -> Admission {
         let BlockHead { first, previous, .. } = *head;

@@ -9,5 +9,5 @@ mod packer;
 mod unpacker;
 
 pub use follow::{Admission, Follow};
-pub use packer::{Packer, Post, Sizes};
+pub use packer::{Packer, Post, Sizes, add_message};
 pub use unpacker::{BlockOrigins, Place, Unpacker};

@@ -19,7 +19,7 @@ use crate::limits::{
 use crate::{Aside, Fault, LiveBatch};
 use serde_json::{Map, Value, json};
 use std::collections::VecDeque;
-use store::{BlockBuilder, BlockHead, beat, crc32c, hex, unhex16};
+use store::{BlockBuilder, BlockHead, Message, beat, crc32c, hex, unhex16};
 
 /// Where blocks are put: into the partition of their input, in the order of the calls.
 pub trait Post {
@@ -191,6 +191,16 @@ impl Lane {
     }
 }
 
+/// Adds a message of a stream to a block, which is of this stream and epoch.
+pub fn add_message(builder: &mut BlockBuilder, (uuid, epoch): ([u8; 16], u32), message: &Message<'_>, origin: &str) {
+    let sum = match message.entry.parent {
+        0 => message.entry.payload_sum(&uuid, epoch, message.sequence),
+        // Its checksum is salted for another stream.
+        _ => crc32c(message.payload),
+    };
+    builder.push(message.entry, sum, origin, message.payload);
+}
+
 /// The mark of a block: its input and its number there.
 fn mark(input: usize, number: u64) -> usize {
     input << (usize::BITS - MARK_INPUT_BITS) | number as usize
@@ -283,12 +293,7 @@ impl Packer {
                 lane.builder.begin(of.0, of.1, sequence, self.spare.pop().unwrap_or_default());
                 lane.begun = self.now;
             }
-            let sum = match message.entry.parent {
-                0 => message.entry.payload_sum(&of.0, of.1, sequence),
-                // Its checksum is salted for another stream.
-                _ => crc32c(payload),
-            };
-            lane.builder.push(message.entry, sum, origin, payload);
+            add_message(&mut lane.builder, of, &message, origin);
             lane.take(of, sequence);
         }
         Ok(batch.len())

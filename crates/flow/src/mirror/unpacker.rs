@@ -129,6 +129,11 @@ impl Unpacker {
         self.frontier
     }
 
+    /// The newest message of the near stream that is in the mirror or in its account; none where it has none.
+    pub fn newest(&self) -> Option<Identity> {
+        self.follow.newest()
+    }
+
     /// For [`Place`].
     pub fn kept(&self) -> Vec<Identity> {
         self.follow.kept()

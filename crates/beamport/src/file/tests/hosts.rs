@@ -50,8 +50,14 @@ impl SourcePlan for Letter {
     }
 }
 
-static PIGEONS: CarrierKind =
-    CarrierKind { name: "pigeons", about: "Birds.", keys: &[], read: |_| Some(Arc::new(Pigeons)) };
+static PIGEONS: CarrierKind = CarrierKind {
+    name: "pigeons",
+    about: "Birds.",
+    keys: &[],
+    read: |_| Some(Arc::new(Pigeons)),
+    host_keys: &[],
+    read_host: |_, _| None,
+};
 
 const FILE: &str = r#"instrument = "loki"
 data = "streams"
