@@ -3,6 +3,7 @@
 It prints a line for each message, holds nobody up, and begins where it was when its connection was cut.
 """
 
+import http.client
 import ssl
 import struct
 import sys
@@ -23,7 +24,7 @@ def follow(url: str, stream: str, context: ssl.SSLContext | None = None, positio
                     for message in messages:
                         yield message
                         position = f"{uuid.hex()}/{epoch}/{message[0] + 1}"
-        except OSError as error:
+        except (OSError, http.client.HTTPException, struct.error) as error:
             print(f"{url}: {error}; again in a second", file=sys.stderr)
         time.sleep(1)
 

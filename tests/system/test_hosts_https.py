@@ -13,7 +13,7 @@ import time
 
 import pytest
 from certificates import Authority
-from conftest import ROOT, until
+from conftest import ROOT, lost_of, until
 from ports import free_port
 from proxy import Proxy
 from signals import stop
@@ -385,3 +385,51 @@ def test_mistakes_of_the_file_have_a_line_and_a_hint(lab, pair):
     assert "host `b` has no certificate to show" in mistakes(nobody)
     secret = text.replace(worker, "").replace("[host.b]", 'token = "abc"\n[host.b]')
     assert "it is a secret" in mistakes(secret)
+
+
+def test_the_reader_of_the_docs_follows_a_stream_and_holds_nobody_up(lab, pair, authority, nexus):
+    authority.sign("monitor")
+    pair = started(pair("monitor"))
+    script, files = ROOT / "docs/reference/https_reader.py", ["lab.pem", "monitor.pem", "monitor.key"]
+    words = [sys.executable, script, pair.url, "camera", *files]
+    out = lab.folder / "reader"
+    with out.open("w") as lines:
+        reader = subprocess.Popen(words, cwd=lab.folder, stdout=lines)
+    try:
+        until(lambda: len(out.read_text().splitlines()) > 20, "the reader prints nothing")
+        # It resumes at its position.
+        pair.kill("a")
+        pair.up("a")
+        read = len(out.read_text().splitlines())
+        until(lambda: len(out.read_text().splitlines()) > read + 20, "the reader does not resume")
+        # A host that does not lead holds nobody up, and neither does a reader that stands still.
+        stop(reader.pid)
+        pair.moves("b", "camera")
+    finally:
+        reader.kill()
+        reader.wait()
+    ended(pair)
+    rows = [line.split() for line in out.read_text().splitlines()[:-1]]
+    assert [int(row[0]) for row in rows] == list(range(len(rows)))
+    near = [(m.source_time, m.origin, m.origin_seq, len(m.payload)) for m in pair.stream("a", "camera").read()]
+    assert [(int(row[1]), row[2], int(row[3]), int(row[5])) for row in rows] == near[: len(rows)]
+
+
+def test_the_example_of_two_machines_runs_on_one(lab, authority, nexus):
+    for file in (ROOT / "examples").iterdir():
+        if file.is_file():
+            shutil.copy2(file, lab.folder)
+    for host in ("daq", "desk"):
+        authority.sign(host)
+    text = (ROOT / "examples/two-pcs.toml").read_text().replace("9400", str(free_port()))
+    lab.file.write_text(text.replace('duration = "10 s"', 'duration = "1 s"').replace("rate = 1e6", "rate = 1e5"))
+    try:
+        processes = [lab.up("--host", host) for host in ("daq", "desk")]
+        for process in processes:
+            report = lab.report(process)
+            assert report["run"] == "first" and report["closed"] and lost_of(report) == 0, report
+        assert [path.name for path in lab.folder.rglob("*.nxs")] == ["two-pcs_first.nxs"]
+    finally:
+        lab.clear()
+        for host in ("daq", "desk"):
+            lab.forget(lab.folder / "beamport-data" / host)

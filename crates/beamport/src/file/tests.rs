@@ -1198,7 +1198,8 @@ fn every_default_can_be_read_by_its_own_key() {
                    [worker.e]\ncall = \"stitch\"\ninputs = [\"x\"]\n\
                    [worker.h]\ncall = \"groups\"\ninputs = [\"x\"]\nparameters.find = \"a:b\"\n";
     let text = format!(
-        "{SOURCE}[source.y]\nkind = \"replay\"\nrun = \"r\"\nfrom_data = \"d\"\n[source.z]\nkind = \"pva\"\npvs = [\"fake:A\"]\n[source.u]\nkind = \"udp\"\nlisten = \"127.0.0.1:9001\"\nframing = \"raw\"\nboards = {{ rate = 10 }}\n[merge.m]\nkind = \"time\"\ninputs = [\"x\"]\n[merge.n]\nkind = \"number\"\ninputs = [\"x\"]\n[worker.w]\ncall = \"a:b\"\ninputs = [\"m\"]\n{}[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\n[sink.g]\nkind = \"files\"\ninputs = [\"x\"]\n[sink.live]\nkind = \"nowhere\"\ninputs = [\"x\"]\n[run.r]\n",
+        "{SOURCE}[source.y]\nkind = \"replay\"\nrun = \"r\"\nfrom_data = \"d\"\n[source.z]\nkind = \"pva\"\npvs = [\"fake:A\"]\n[source.u]\nkind = \"udp\"\nlisten = \"127.0.0.1:9001\"\nframing = \"raw\"\nboards = {{ rate = 10 }}\n[merge.m]\nkind = \"time\"\ninputs = [\"x\"]\n[merge.n]\nkind = \"number\"\ninputs = [\"x\"]\n[worker.w]\ncall = \"a:b\"\ninputs = [\"m\"]\n{}[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\n[sink.g]\nkind = \"files\"\ninputs = [\"x\"]\n[sink.live]\nkind = \"nowhere\"\ninputs = [\"x\"]\n[run.r]\n\
+         [hosts]\ncarrier = \"https\"\n[host.h]\n",
         workers
     );
     let file = with_nowhere(&text, &folder.0.join("a.toml")).unwrap();
