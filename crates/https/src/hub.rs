@@ -5,11 +5,11 @@
 //! Failure behaviour: it ends with its process. The next hub has another identity, by which hosts see that it lacks
 //! their posts, and post them again.
 
-use crate::limits::{HUB_BYTES_MAX, POLL_MAX, READ_BYTES, READER_AGE, REMOVED_MAX};
+use crate::limits::{HUB_BYTES_MAX, READ_BYTES, READER_PAUSE, REMOVED_MAX};
 use flow::edge::{Post, Posted};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 /// The process that posts for a host.
@@ -128,7 +128,7 @@ impl Hub {
 pub(crate) struct HubDesk {
     hub: Mutex<Hub>,
     news: watch::Sender<u64>,
-    /// When each reader has asked last, and from which number on: it has those before.
+    /// Until when each reader asks again, and from which number on it has asked: it has those before.
     readers: Mutex<HashMap<String, (Instant, u64)>>,
 }
 
@@ -152,18 +152,19 @@ impl HubDesk {
         self.news.subscribe()
     }
 
-    /// A reader asks from a number on.
-    pub(crate) fn see_reader(&self, name: &str, from: u64) {
+    /// A reader asks from a number on, and waits for so long.
+    pub(crate) fn see_reader(&self, name: &str, from: u64, wait: Duration) {
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
-        readers.retain(|_, (at, _)| at.elapsed() < POLL_MAX + READER_AGE);
-        readers.insert(name.to_owned(), (Instant::now(), from));
+        let now = Instant::now();
+        readers.retain(|_, (until, _)| *until > now);
+        readers.insert(name.to_owned(), (now + wait + READER_PAUSE, from));
     }
 
     /// Whether every reader that has asked lately has all posts.
     pub(crate) fn is_read(&self) -> bool {
         let end = self.hub().end();
         let readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
-        readers.values().all(|(at, from)| *from >= end || at.elapsed() > POLL_MAX + READER_AGE)
+        readers.values().all(|(until, from)| *from >= end || *until < Instant::now())
     }
 }
 

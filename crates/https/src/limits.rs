@@ -52,8 +52,8 @@ pub(crate) const POLL_MAX: Duration = Duration::from_secs(10);
 /// How long a host that ends waits until those that read its bulletin have its last posts.
 pub(crate) const LAST_POSTS_PATIENCE: Duration = Duration::from_secs(2);
 
-/// A reader of a bulletin that has not asked for so long is none.
-pub(crate) const READER_AGE: Duration = Duration::from_secs(3);
+/// A reader of a bulletin that does not ask again so long after its wait has ended is none.
+pub(crate) const READER_PAUSE: Duration = Duration::from_secs(1);
 
 /// Least time from a block that is not full to the next: messages that come meanwhile go together.
 pub(crate) const BLOCK_PAUSE: Duration = Duration::from_millis(1);

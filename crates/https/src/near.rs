@@ -117,6 +117,10 @@ impl LiveSink for Near {
         Some(fault.hint(format!("check `tls`, `token` and `url` of host `{far}`")))
     }
 
+    fn has_left(&self) -> bool {
+        self.open.as_ref().is_none_or(|open| !open.lanes.iter().any(|lane| lane.is_open()))
+    }
+
     fn stop(&mut self, patience: Duration) -> Result<(), Fault> {
         let until = Instant::now() + patience;
         // A far host that does not read now gets the rest when this one is back.

@@ -458,9 +458,10 @@ impl Server {
         let is_same_hub = parameter(query, "hub") == Some(desk.hub().id.as_str());
         let from = parameter(query, "from").and_then(|from| from.parse().ok()).filter(|_| is_same_hub).unwrap_or(0);
         let wait = parameter(query, "wait").and_then(|wait| wait.parse().ok()).unwrap_or(0);
-        let until = tokio::time::Instant::now() + Duration::from_millis(wait).min(POLL_MAX);
+        let wait = Duration::from_millis(wait).min(POLL_MAX);
+        let until = tokio::time::Instant::now() + wait;
         if let Who::Host(host) = who {
-            desk.see_reader(&format!("{host} {}", address.ip()), from);
+            desk.see_reader(&format!("{host} {}", address.ip()), from, wait);
         }
         let mut news = desk.news();
         loop {
