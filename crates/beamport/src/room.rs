@@ -4,7 +4,7 @@
 //! what `live` of all sources says, and a little for each book; `check`, `up` and `doctor` all ask here.
 
 use crate::figures::bytes;
-use crate::file::{HOSTS_SINK, Instrument, MIRROR, Mistake, Stage};
+use crate::file::{Instrument, MIRROR, Mistake, Stage, is_hosts_sink};
 use crate::limits::{FILES_EACH, FILES_EACH_MIRROR, FILES_EACH_SENT, MAPS_EACH};
 use flow::limits::BOOK_LIVE_BYTES;
 use flow::{Data, Fault, Passes};
@@ -59,7 +59,7 @@ fn beyond(instrument: &Instrument, of: fn(&Stage) -> u64, limit: u64, what: &str
 fn files_of(stage: &Stage) -> u64 {
     match stage {
         Stage::Source(section) if section.kind == MIRROR => FILES_EACH_MIRROR,
-        Stage::Live(section) if section.name == HOSTS_SINK => FILES_EACH_SENT * section.inputs.len() as u64,
+        Stage::Live(section) if is_hosts_sink(&section.name) => FILES_EACH_SENT * section.inputs.len() as u64,
         _ => FILES_EACH,
     }
 }

@@ -11,6 +11,7 @@ pub mod control;
 mod fault;
 pub mod job;
 pub mod limits;
+pub mod mirror;
 mod runner;
 pub mod status;
 

@@ -170,3 +170,39 @@ pub(crate) const NAMED_RUNS: usize = 10;
 
 /// Bytes of an answer of a running instrument: its status, with all streams and runs.
 pub(crate) const ANSWER_BYTES_MAX: u64 = 16 << 20;
+
+/// Bytes of a block: Kafka's batches of a megabyte cost least, and its brokers take them by default.
+pub const BLOCK_BYTES: usize = 1 << 20;
+
+/// Least time from a block to the next that is not full, ns: so long messages wait for others at most.
+pub(crate) const BLOCK_LINGER: i64 = 5_000_000;
+
+/// Bytes of the largest block, which has one message: brokers take requests of 100 MiB (`socket.request.max.bytes`),
+/// and clients answers of 100 MB (`receive.message.max.bytes`).
+pub const CARRIED_BYTES_MAX: usize = 64 << 20;
+
+/// Bytes of blocks that brokers have not acknowledged: 25 ms of a link of 10 Gbit/s. Then messages stay in their
+/// streams.
+pub const UNDER_WAY_MAX: usize = 32 << 20;
+
+/// Blocks whose memory is kept for the next: as many as are under way at once, because new memory costs as much as the
+/// copy into it.
+pub(crate) const SPARE_BLOCKS_MAX: usize = UNDER_WAY_MAX / BLOCK_BYTES + 1;
+
+/// Pause between two blocks that bring the frontier alone, ns: merges on other hosts wait for it.
+pub(crate) const BEAT_PAUSE: i64 = 250_000_000;
+
+/// The same where the frontier stands still: they say that the host is there.
+pub(crate) const BEAT_REST: i64 = 1_000_000_000;
+
+/// How long nothing comes of a host before it counts as away, ns: five beats.
+pub const AWAY_PATIENCE: i64 = 5_000_000_000;
+
+/// Ends of holes that no message follows yet, which the state of a mirror keeps, one a near stream: 5 kB.
+pub(crate) const KEPT_HOLES_MAX: usize = 64;
+
+/// Bits of the mark of a block that hold the number of an input: there are [`RELAY_INPUTS_MAX`].
+pub(crate) const MARK_INPUT_BITS: u32 = RELAY_INPUTS_MAX.ilog2();
+
+/// Rest of a near side that has nothing to send, ns: messages and acknowledgements wake it.
+pub(crate) const NEAR_REST: i64 = 1_000_000_000;

@@ -82,7 +82,7 @@ pub(crate) const LAG_MAX: i64 = 120_000_000_000;
 pub(crate) const OUTAGE_MIN: i64 = 2_000_000_000;
 
 /// Rest of a source to which nothing comes, ns: librdkafka wakes it.
-#[cfg(any(feature = "client", test))]
+#[cfg(feature = "client")]
 pub(crate) const REST: i64 = 1_000_000_000;
 
 /// Rest of a source for whose message the stream has no room, ns: a reader that moves on wakes it.
@@ -173,7 +173,7 @@ pub(crate) const GONE_PATIENCE: u64 = 5_000_000_000;
 pub(crate) const CAREFUL_TIME: i64 = 60_000_000_000;
 
 /// Bits of a mark that hold the number of an input: there are 1,024 at most.
-#[cfg(any(feature = "client", test))]
+#[cfg(feature = "client")]
 pub(crate) const INPUT_BITS: u32 = 10;
 
 /// Acknowledged messages that no commit counts yet: the sink takes no more meanwhile. 32 MiB.
@@ -193,41 +193,6 @@ pub(crate) const OPEN_REST: i64 = 50_000_000;
 #[cfg(feature = "client")]
 pub(crate) const LOOK_PATIENCE: i64 = 1_000_000_000;
 
-/// Bytes of a block: Kafka's batches of a megabyte cost least, and its brokers take them by default.
-#[cfg(any(feature = "client", test))]
-pub(crate) const BLOCK_BYTES: usize = 1 << 20;
-
-/// Least time from a block to the next that is not full, ns: so long messages wait for others at most.
-#[cfg(any(feature = "client", test))]
-pub(crate) const BLOCK_LINGER: i64 = 5_000_000;
-
-/// Bytes of the largest block, which has one message: brokers take requests of 100 MiB (`socket.request.max.bytes`),
-/// and clients answers of 100 MB (`receive.message.max.bytes`).
-#[cfg(any(feature = "client", test))]
-pub(crate) const CARRIED_BYTES_MAX: usize = 64 << 20;
-
-/// Bytes of blocks that brokers have not acknowledged: 25 ms of a link of 10 Gbit/s. Then messages stay in their
-/// streams.
-#[cfg(any(feature = "client", test))]
-pub(crate) const UNDER_WAY_MAX: usize = 32 << 20;
-
-/// Blocks whose memory is kept for the next: as many as are under way at once, because new memory costs as much as the
-/// copy into it.
-#[cfg(any(feature = "client", test))]
-pub(crate) const SPARE_BLOCKS_MAX: usize = UNDER_WAY_MAX / BLOCK_BYTES + 1;
-
-/// Pause between two blocks that bring the frontier alone, ns: merges on other hosts wait for it.
-#[cfg(any(feature = "client", test))]
-pub(crate) const BEAT_PAUSE: i64 = 250_000_000;
-
-/// The same where the frontier stands still: they say that the host is there.
-#[cfg(any(feature = "client", test))]
-pub(crate) const BEAT_REST: i64 = 1_000_000_000;
-
-/// How long nothing comes of a host before it counts as away, ns: five beats.
-#[cfg(feature = "client")]
-pub(crate) const AWAY_PATIENCE: i64 = 5_000_000_000;
-
 /// How long the results of a block are waited for before its topic is asked whether it is still there, ns: longer than
 /// the session of a host that has it, and the transaction with its results.
 #[cfg(feature = "client")]
@@ -244,10 +209,6 @@ pub(crate) const BLOCK_TIMEOUT: std::time::Duration = std::time::Duration::from_
 /// Answers in turn that the block is not there, after which it counts as lost.
 #[cfg(feature = "client")]
 pub(crate) const BLOCK_ANSWERS: u32 = 2;
-
-/// Ends of holes that no message follows yet, which the state of a mirror keeps, one a near stream: 5 kB.
-#[cfg(any(feature = "client", test))]
-pub(crate) const KEPT_HOLES_MAX: usize = 64;
 
 /// Pause before a topic that was made is asked for again.
 #[cfg(feature = "client")]
@@ -293,9 +254,10 @@ pub(crate) const BULLETIN_POSTS_MAX: usize = 1024;
 #[cfg(feature = "client")]
 pub(crate) const BULLETIN_KEY_BYTES_MAX: usize = 4096;
 
-/// Bytes of the text of a post. A topic takes records of [`CARRIED_BYTES_MAX`], with their keys and Kafka's own heads.
+/// Bytes of the text of a post. A topic takes records of [`flow::limits::CARRIED_BYTES_MAX`], with their keys and
+/// Kafka's own heads.
 #[cfg(feature = "client")]
-pub(crate) const BULLETIN_TEXT_BYTES_MAX: usize = CARRIED_BYTES_MAX - (64 << 10);
+pub(crate) const BULLETIN_TEXT_BYTES_MAX: usize = flow::limits::CARRIED_BYTES_MAX - (64 << 10);
 
 /// How long a wait for posts lasts before the answers of the brokers are looked at.
 #[cfg(feature = "client")]

@@ -14,7 +14,7 @@ struct Layers {
 }
 
 /// A new module gets its place here.
-const CRATES: [Layers; 16] = [
+const CRATES: [Layers; 17] = [
     Layers {
         krate: "wire",
         layers: &[
@@ -73,7 +73,7 @@ const CRATES: [Layers; 16] = [
             &["books", "control"],
             &["account"],
             &["contract"],
-            &["runner"],
+            &["mirror", "runner"],
             &["status"],
         ],
     },
@@ -169,6 +169,18 @@ const CRATES: [Layers; 16] = [
             &["answer", "books", "desk", "doors", "section"],
             &["look"],
             &["server"],
+        ],
+    },
+    Layers {
+        krate: "https",
+        layers: &[
+            &["limits", "section"],
+            &["framing", "hub", "tls"],
+            &["client", "lane"],
+            &["server"],
+            &["link"],
+            &["bulletin", "far", "near"],
+            &["kinds"],
         ],
     },
     Layers {

@@ -53,6 +53,7 @@ impl Registry {
             .sink(&kafka::SINK)
             .sink(&epics::SINK)
             .carrier(&kafka::CARRIER)
+            .carrier(&https::CARRIER)
             .export(&udp::GEB)
             .export(&udp::HLD)
             .command(&epics::PUT)

@@ -8,7 +8,7 @@
 use super::stream::MirrorKeys;
 use super::{Instrument, LiveSection, SourceSection, Stage, WorkerSection, keys, nearest};
 use super::{parts, shared};
-use flow::edge::{CarrierPlan, Mirror, SourcePlan};
+use flow::edge::{CarrierKind, CarrierPlan, HostKeys, Mirror, SourcePlan};
 use flow::hosts::HostsLayout;
 use flow::{Fault, RUNS};
 use serde_json::{Value, json};
@@ -20,12 +20,18 @@ use std::sync::Arc;
 use std::time::Duration;
 use store::Clock;
 
-/// Name of the live sink that sends streams to other hosts.
+/// Name of the live sink that sends streams to other hosts. Where each host has one of its own they are `hosts.NAME`.
 pub const SINK: &str = "hosts";
 /// Name of the mirror of the runs of the host that leads.
 pub const LEAD_RUNS: &str = "lead.runs";
 /// Kind of the sources that the part of a host adds.
 pub const MIRROR: &str = "mirror";
+
+/// Whether a live sink of this name sends streams to other hosts.
+#[must_use]
+pub fn is_hosts_sink(name: &str) -> bool {
+    name.strip_prefix(SINK).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
 
 /// The hosts of an instrument.
 #[derive(Clone, Debug)]
@@ -69,6 +75,8 @@ pub struct HostSection {
     pub line: u32,
     /// Its data folder, where it has another than the instrument.
     pub data: Option<Setting<PathBuf>>,
+    /// Keys of the carrier.
+    pub(super) keys: Option<HostKeys>,
     pub(super) shown: Vec<Shown>,
 }
 
@@ -151,11 +159,12 @@ pub struct Crossing<'a> {
 }
 
 /// Reads `[host.NAME]`.
-pub(super) fn read(name: &str, section: &mut Section<'_>) -> HostSection {
+pub(super) fn read(name: &str, section: &mut Section<'_>, carrier: Option<&CarrierKind>) -> HostSection {
     let folder = section.folder;
     let data: Option<Setting<String>> = section.get(&keys::HOST_DATA);
     let data = data.map(|data| data.map(|data| folder.join(data).components().collect()));
-    HostSection { name: name.to_owned(), line: section.line, data, shown: section.end() }
+    let keys = carrier.and_then(|kind| (kind.read_host)(name, section));
+    HostSection { name: name.to_owned(), line: section.line, data, keys, shown: section.end() }
 }
 
 /// Reads `[mirror.NAME]`.
@@ -165,6 +174,12 @@ pub(super) fn read_mirror(name: &str, section: &mut Section<'_>) -> MirrorSectio
 }
 
 impl Hosts {
+    /// Gives the carrier the keys of the hosts.
+    pub(super) fn join(&mut self) {
+        let keys: Vec<_> = self.all.iter().map(|host| (host.name.clone(), host.keys.clone())).collect();
+        self.carrier = self.carrier.joined(&keys).unwrap_or_else(|| self.carrier.clone());
+    }
+
     /// The host of a stage or sink.
     pub fn host_of(&self, name: &str) -> &str {
         let lead = self.all.first().map_or("", |host| &host.name);
@@ -208,6 +223,7 @@ pub(super) fn check(page: &Page, mistakes: &mut Mistakes, instrument: &Instrumen
     }
     let instrument = &instrument.clone().divide();
     let Some(hosts) = &instrument.hosts else { return };
+    check_carrier(page, mistakes, instrument, hosts);
     for mirror in &hosts.mirrors {
         let crossings = instrument.crossings();
         let stream = instrument.stage(&mirror.name).and_then(Stage::stream);
@@ -237,6 +253,32 @@ pub(super) fn check(page: &Page, mistakes: &mut Mistakes, instrument: &Instrumen
             let what = format!("stream `{}` cannot go to another host", shortened(&section.name));
             let cause = "its messages belong to runs by their arrival, which each host has its own";
             mistakes.push(page.mistake(section.line, what, cause, "write `clock = \"epoch\"`, or read it on its host"));
+        }
+    }
+}
+
+/// Notes what the carrier cannot do.
+fn check_carrier(page: &Page, mistakes: &mut Mistakes, instrument: &Instrument, hosts: &Hosts) {
+    let lead = hosts.all.first().filter(|_| hosts.all.len() > 1);
+    let crossings = instrument.crossings();
+    for host in &hosts.all {
+        let is_lead = lead.is_some_and(|lead| lead.name == host.name);
+        let sent = crossings.iter().find(|crossing| crossing.near == host.name);
+        let what = match sent {
+            _ if is_lead => "has the runs of all hosts".to_owned(),
+            Some(Crossing { stream, far, .. }) => format!("sends `{}` to host `{}`", shortened(stream), shortened(far)),
+            None => continue,
+        };
+        if let Some(Refused { cause, hint }) = hosts.carrier.unreachable(&host.name) {
+            let what = format!("host `{}` {what}, and the others cannot reach it", shortened(&host.name));
+            mistakes.push(page.mistake(host.line, what, cause, hint));
+        }
+    }
+    if let Some(cause) = hosts.carrier.refuses_workers() {
+        for worker in instrument.shared_workers() {
+            let line = worker.hosts.as_ref().map_or(worker.line, |on| on.line_or(worker.line));
+            let what = format!("worker `{}` cannot be on several hosts", shortened(&worker.name));
+            mistakes.push(page.mistake(line, what, cause, "write `host` and `slots`, or `carrier = \"kafka\"`"));
         }
     }
 }
@@ -286,14 +328,21 @@ impl Instrument {
     fn part_of_divided(mut self, name: &str) -> Result<Self, Fault> {
         let file = self.file.display().to_string();
         let what = || format!("`--host {}` cannot be used", shortened(name));
-        let Some(hosts) = self.hosts.clone() else {
+        let Some(mut hosts) = self.hosts.clone() else {
             return Err(Fault::new(what(), format!("{file} has no section `[hosts]`")).hint("omit `--host`"));
         };
-        let Some(host) = hosts.all.iter().find(|host| host.name == name) else {
+        let Some(host) = hosts.all.iter().find(|host| host.name == name).cloned() else {
             let names: Vec<&str> = hosts.all.iter().map(|host| host.name.as_str()).collect();
             let hint = format!("hosts of the file: {}", shortened(&names.join(", ")));
             return Err(Fault::new(what(), "there is no such host").hint(hint));
         };
+        if let Some(data) = &host.data {
+            self.data = data.clone();
+        }
+        if let Some(carrier) = hosts.carrier.of_host(name, &self.data) {
+            hosts.carrier = carrier;
+            self.hosts = Some(hosts.clone());
+        }
         let is_of_workers = self.is_of_workers(name);
         let is_lead = hosts.all.first().is_some_and(|lead| lead.name == name);
         let lead = hosts.all.first().filter(|_| !is_lead && !is_of_workers).map(|lead| lead.name.clone());
@@ -310,11 +359,7 @@ impl Instrument {
         let of_one_run = self.sinks.iter().filter(|sink| sink.is_of_one_run() && hosts.host_of(&sink.name) != name);
         let files_of_one_run = of_one_run.map(|sink| (sink.name.clone(), sink.file.value.clone())).collect();
         let mirrors = self.mirrors(&hosts, lead.as_deref(), &layout);
-        let mut sent: Vec<String> =
-            crossings.into_iter().filter(|(_, near, _)| near == name).map(|(stream, ..)| stream).collect();
-        if is_lead && hosts.all.len() > 1 {
-            sent.push(RUNS.to_owned());
-        }
+        let senders = self.senders(&hosts, name, &crossings);
         let own: Vec<Stage> = shared.iter().flat_map(|worker| self.of_shared(&hosts, worker, name, &layout)).collect();
         let here = self.stages.iter().filter(|stage| !is_of_workers && self.is_on(&hosts, name, stage));
         self.stages = here.cloned().collect();
@@ -322,11 +367,8 @@ impl Instrument {
         self.stages.extend(mirrors.into_iter().map(Stage::Source));
         self.keep_parts_as_their_mirrors();
         self.stages.extend(own);
-        self.stages.extend(self.sender(&hosts, sent));
+        self.stages.extend(senders.into_iter().map(Stage::Live));
         self.sort_stages();
-        if let Some(data) = &host.data {
-            self.data = data.clone();
-        }
         if !is_lead {
             self.page = None;
         }
@@ -356,22 +398,6 @@ impl Instrument {
         }
     }
 
-    /// The sink that sends streams to other hosts; none where there are none.
-    fn sender(&self, hosts: &Hosts, mut streams: Vec<String>) -> Option<Stage> {
-        streams.sort_unstable();
-        streams.dedup();
-        (!streams.is_empty()).then(|| {
-            Stage::Live(LiveSection {
-                name: SINK.to_owned(),
-                line: hosts.line,
-                inputs: Setting::by_default(streams),
-                early: Setting::by_default(false),
-                plan: hosts.carrier.near(SINK, &self.name),
-                shown: Vec::new(),
-            })
-        })
-    }
-
     /// The hosts as one of them sees them. `crossings`: streams with the hosts that fill and read them.
     fn layout(&self, hosts: &Hosts, name: &str, crossings: &[(String, String, String)]) -> HostsLayout {
         let all = || hosts.all.iter().map(|host| host.name.clone());
@@ -384,6 +410,38 @@ impl Instrument {
             gathered: shared.filter(|worker| self.is_gathered(hosts, worker, name)).cloned().collect(),
             mirrors: here.map(|(stream, near, _)| (stream.clone(), near.clone())).collect(),
         }
+    }
+
+    /// The sinks that send streams of a host to others: one, or one for each of these.
+    fn senders(&self, hosts: &Hosts, name: &str, crossings: &[(String, String, String)]) -> Vec<LiveSection> {
+        let is_lead = hosts.all.first().is_some_and(|lead| lead.name == name);
+        let sent = |far: Option<&str>| {
+            let here = crossings.iter().filter(|(_, near, to)| near == name && far.is_none_or(|far| far == to));
+            let mut sent: Vec<String> = here.map(|(stream, ..)| stream.clone()).collect();
+            sent.extend((is_lead && hosts.all.len() > 1).then(|| RUNS.to_owned()));
+            sent.sort_unstable();
+            sent.dedup();
+            sent
+        };
+        let section = |name: String, inputs: Vec<String>, plan| LiveSection {
+            name,
+            line: hosts.line,
+            inputs: Setting::by_default(inputs),
+            early: Setting::by_default(false),
+            plan,
+            shown: Vec::new(),
+        };
+        let to_each = hosts.all.iter().filter(|far| far.name != name).filter_map(|far| {
+            let own = format!("{SINK}.{}", far.name);
+            let plan = hosts.carrier.near_to(&own, &self.name, &far.name)?;
+            Some(section(own, sent(Some(&far.name)), plan))
+        });
+        let mut all: Vec<LiveSection> = to_each.collect();
+        if all.is_empty() {
+            all.push(section(SINK.to_owned(), sent(None), hosts.carrier.near(SINK, &self.name)));
+        }
+        all.retain(|section| !section.inputs.is_empty());
+        all
     }
 
     /// The sources of the mirrors of a host, with that of the runs of the host that leads.

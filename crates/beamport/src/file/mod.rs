@@ -28,6 +28,7 @@ mod writers;
 
 pub use hosts::{
     Crossing, HostPart, HostSection, Hosts, LEAD_RUNS, MIRROR, MirrorSection, SINK as HOSTS_SINK, WorkerHosts,
+    is_hosts_sink,
 };
 pub use live::LiveSection;
 pub use merge::{MergeKind, MergeSection, Waits};
@@ -42,7 +43,7 @@ pub use worker::{Code, Copied, Numbers, Order, Parameters, WorkerSection};
 
 use crate::edges::{Around, Registry, SinkKind, TemplateAnswer, TemplateCheck};
 use crate::limits;
-use flow::edge::{CommandKind, WorkerKind};
+use flow::edge::{CarrierKind, CommandKind, WorkerKind};
 use flow::job::Writer;
 pub(crate) use settings::Word;
 use settings::{
@@ -129,6 +130,7 @@ pub fn parse(
             has_holes: parsed.has_holes,
             entries: limits::ENTRIES_MAX,
             has_hosts: false,
+            carrier: None,
             hosts: Vec::new(),
             mirrors: Vec::new(),
             host_of: HashMap::new(),
@@ -208,6 +210,8 @@ struct Reader<'a> {
     entries: usize,
     /// The file has `[hosts]`.
     has_hosts: bool,
+    /// The kind of carrier of streams between them.
+    carrier: Option<&'static CarrierKind>,
     hosts: Vec<HostSection>,
     mirrors: Vec<MirrorSection>,
     /// Hosts of stages and sinks that name one.
@@ -291,9 +295,10 @@ impl Reader<'_> {
             let kind = kind_of(section, &keys::CARRIER, registry.carriers(), |kind| kind.name);
             let plan = kind.and_then(|kind| (kind.read)(section));
             // Without a kind the keys that belong here are not known: the kind comes first.
-            if kind.is_some() { (plan, section.end()) } else { (plan, Vec::new()) }
+            if kind.is_some() { (kind, plan, section.end()) } else { (kind, plan, Vec::new()) }
         });
-        instrument.hosts = hosts.and_then(|(line, (plan, shown))| {
+        self.carrier = hosts.as_ref().and_then(|(_, (kind, ..))| *kind);
+        instrument.hosts = hosts.and_then(|(line, (_, plan, shown))| {
             let (all, of, mirrors, parts, parts_twice, on_parts) = Default::default();
             Some(Hosts { line, carrier: plan?, all, of, mirrors, parts, parts_twice, on_parts, shown })
         });
@@ -319,6 +324,7 @@ impl Reader<'_> {
         if let Some(hosts) = &mut instrument.hosts {
             (hosts.all, hosts.of) = (std::mem::take(&mut self.hosts), std::mem::take(&mut self.host_of));
             hosts.mirrors = std::mem::take(&mut self.mirrors);
+            hosts.join();
         }
         shadow::resolve(self.page, self.mistakes, self.has_holes, &mut instrument);
         cross::check_stages(self.page, self.mistakes, self.has_holes, &names, &mut instrument);
@@ -478,7 +484,7 @@ impl Reader<'_> {
             self.host_of.extend(host.map(|host| (name.to_owned(), host)));
         }
         match place.kind {
-            "host" => self.hosts.push(hosts::read(name, &mut section)),
+            "host" => self.hosts.push(hosts::read(name, &mut section, self.carrier)),
             "mirror" => self.mirrors.push(hosts::read_mirror(name, &mut section)),
             "source" => into.stages.extend(source::read(name, &mut section, self.registry).map(Stage::Source)),
             "merge" => into.stages.push(Stage::Merge(merge::read(name, &mut section, merge_hosts))),
@@ -565,6 +571,7 @@ fn owner_of(registry: &Registry, name: &str) -> Option<String> {
     let worker = || registry.workers().iter().find(|kind| has(kind.keys)).map(|kind| worker_title(kind.name));
     let page = || has(&web::KEYS).then(|| format!("[{PAGE}]"));
     let carrier = || registry.carriers().iter().any(|kind| has(kind.keys)).then(|| format!("[{HOSTS}]"));
+    let host = || registry.carriers().iter().find(|kind| has(kind.host_keys)).map(|kind| host_title(kind.name));
     table(first)
         .or_else(source)
         .or_else(|| table(rest))
@@ -573,6 +580,11 @@ fn owner_of(registry: &Registry, name: &str) -> Option<String> {
         .or_else(worker)
         .or_else(page)
         .or_else(carrier)
+        .or_else(host)
+}
+
+fn host_title(carrier: &str) -> String {
+    format!("[host.NAME], carrier = \"{carrier}\"")
 }
 
 fn source_title(kind: &str) -> String {
@@ -625,6 +637,8 @@ pub fn reference(registry: &Registry) -> String {
     let carriers = registry.carriers();
     page += &kinds("carriers", carriers.iter().map(|kind| (kind.name, kind.about)));
     page.extend(carriers.iter().map(|kind| table(&format!("[{HOSTS}], carrier = \"{}\"", kind.name), kind.keys)));
+    let of_hosts = carriers.iter().filter(|kind| !kind.host_keys.is_empty());
+    page.extend(of_hosts.map(|kind| table(&host_title(kind.name), kind.host_keys)));
     let more: Vec<String> =
         registry.sources().iter().filter_map(|kind| kind.more).map(|more| (more.reference)()).collect();
     page + &more.join("\n")

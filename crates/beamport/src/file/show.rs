@@ -1,6 +1,8 @@
 //! The resolved file as `check --show` prints it: every value with its origin.
 
-use super::{HOSTS, HOSTS_SINK, HostSection, Instrument, MIRROR, MirrorSection, PAGE, RunSection, SinkSection, Stage};
+use super::{
+    HOSTS, HostSection, Instrument, MIRROR, MirrorSection, PAGE, RunSection, SinkSection, Stage, is_hosts_sink,
+};
 use serde_json::{Value as Json, json};
 use settings::{Origin, Shown};
 use std::collections::HashSet;
@@ -22,7 +24,7 @@ impl Instrument {
         let is_written = move |stage: &&Stage| stage.merge().is_some() || !copies.contains(stage.name());
         // The part of a host has stages that no section names.
         let written =
-            self.stages.iter().filter(move |stage| !is_added(stage) && stage.name() != HOSTS_SINK).filter(is_written);
+            self.stages.iter().filter(move |stage| !is_added(stage) && !is_hosts_sink(stage.name())).filter(is_written);
         let stages = written.map(|stage| Part {
             kind: stage.kind(),
             name: stage.merge().and_then(|merge| merge.copied.as_deref()).unwrap_or(stage.name()),

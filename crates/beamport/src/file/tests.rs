@@ -875,6 +875,8 @@ fn tables() -> Vec<&'static [&'static Key]> {
     // `copy` has no parameters.
     let workers = registry.workers().iter().map(|kind| kind.keys).filter(|keys| !keys.is_empty());
     let carriers = registry.carriers().iter().map(|kind| kind.keys);
+    let hosts = registry.carriers().iter().map(|kind| kind.host_keys).filter(|keys| !keys.is_empty());
+    let carriers = carriers.chain(hosts);
     keys::TABLES.iter().map(|table| table.keys).chain(sources).chain(sinks).chain(workers).chain(carriers).collect()
 }
 
@@ -924,6 +926,7 @@ fn each_kind_asks_for_the_keys_that_it_declares() {
     }
     for kind in registry.carriers() {
         check(kind.name, kind.keys, &|section| drop((kind.read)(section)));
+        check(kind.name, kind.host_keys, &|section| drop((kind.read_host)("x", section)));
     }
     for kind in registry.workers() {
         check(kind.name, kind.keys, &|section| {
@@ -1196,7 +1199,8 @@ fn every_default_can_be_read_by_its_own_key() {
                    [worker.e]\ncall = \"stitch\"\ninputs = [\"x\"]\n\
                    [worker.h]\ncall = \"groups\"\ninputs = [\"x\"]\nparameters.find = \"a:b\"\n";
     let text = format!(
-        "{SOURCE}[source.y]\nkind = \"replay\"\nrun = \"r\"\nfrom_data = \"d\"\n[source.z]\nkind = \"pva\"\npvs = [\"fake:A\"]\n[source.u]\nkind = \"udp\"\nlisten = \"127.0.0.1:9001\"\nframing = \"raw\"\nboards = {{ rate = 10 }}\n[merge.m]\nkind = \"time\"\ninputs = [\"x\"]\n[merge.n]\nkind = \"number\"\ninputs = [\"x\"]\n[worker.w]\ncall = \"a:b\"\ninputs = [\"m\"]\n{}[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\n[sink.g]\nkind = \"files\"\ninputs = [\"x\"]\n[sink.live]\nkind = \"nowhere\"\ninputs = [\"x\"]\n[run.r]\n",
+        "{SOURCE}[source.y]\nkind = \"replay\"\nrun = \"r\"\nfrom_data = \"d\"\n[source.z]\nkind = \"pva\"\npvs = [\"fake:A\"]\n[source.u]\nkind = \"udp\"\nlisten = \"127.0.0.1:9001\"\nframing = \"raw\"\nboards = {{ rate = 10 }}\n[merge.m]\nkind = \"time\"\ninputs = [\"x\"]\n[merge.n]\nkind = \"number\"\ninputs = [\"x\"]\n[worker.w]\ncall = \"a:b\"\ninputs = [\"m\"]\n{}[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\n[sink.g]\nkind = \"files\"\ninputs = [\"x\"]\n[sink.live]\nkind = \"nowhere\"\ninputs = [\"x\"]\n[run.r]\n\
+         [hosts]\ncarrier = \"https\"\n[host.h]\n",
         workers
     );
     let file = with_nowhere(&text, &folder.0.join("a.toml")).unwrap();

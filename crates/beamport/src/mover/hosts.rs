@@ -12,7 +12,7 @@ use super::control::Command;
 use super::shared::Changes;
 use crate::beats;
 use crate::figures::instant;
-use crate::file::{HOSTS_SINK, HostPart, Instrument, LEAD_RUNS, Stage};
+use crate::file::{HostPart, Instrument, LEAD_RUNS, Stage, is_hosts_sink};
 use crate::limits::{
     ACCOUNTS_PAUSE, ASK_PATIENCE, AWAY, BEAT_PAUSE, BEAT_TROUBLES_MAX, BEAT_WORKERS_BYTES_MAX, CLOCK_AHEAD_MAX,
     FENCED_READ, OBEYED_MAX,
@@ -564,7 +564,7 @@ impl Mover {
         let Some(hosts) = &self.hosts else { return Value::Null };
         let frontier = |stream: &str| self.handle(stream).and_then(|handle| handle.view()).map(|view| view.frontier);
         let (mut streams, mut mirrors) = (Map::new(), Map::new());
-        let sent = self.instrument.stages.iter().filter(|stage| stage.name() == HOSTS_SINK).flat_map(Stage::inputs);
+        let sent = self.instrument.stages.iter().filter(|stage| is_hosts_sink(stage.name())).flat_map(Stage::inputs);
         for stream in sent {
             let next = self.data.reader_early(stream).map(|reader| reader.bounds().count).ok();
             streams.insert(stream.clone(), json!({"next": next, "frontier": frontier(stream)}));
@@ -705,7 +705,7 @@ impl Mover {
 
 /// Refuses a stream to be sent whose first messages were made on another host: there they would come twice.
 fn refuse_moved(data: &Data, instrument: &Instrument) -> Result<(), Fault> {
-    let sinks = instrument.stages.iter().filter(|stage| stage.name() == HOSTS_SINK);
+    let sinks = instrument.stages.iter().filter(|stage| is_hosts_sink(stage.name()));
     for stream in sinks.flat_map(Stage::inputs) {
         if data.has(stream)? && !data.reader_early(stream)?.header().near.is_empty() {
             let what = format!("stream `{stream}` cannot be sent to other hosts");

@@ -3,7 +3,7 @@
 
 use super::hosts::Hosts;
 use super::{Mover, sources};
-use crate::file::{HOSTS_SINK, LEAD_RUNS, Stage};
+use crate::file::{HOSTS_SINK, LEAD_RUNS, Stage, is_hosts_sink};
 use flow::records::Run;
 use flow::{Fault, Passes};
 use serde_json::{Value, json};
@@ -125,13 +125,20 @@ impl Mover {
         let mut left = match carried {
             Some(left) => left,
             None => {
-                let sinks = self.instrument.stages.iter().filter(|stage| stage.name() == HOSTS_SINK);
+                let sinks = self.instrument.stages.iter().filter(|stage| is_hosts_sink(stage.name()));
                 let end = |stream: &String| Ok((stream.clone(), self.data.reader_early(stream)?.bounds().count));
                 sinks.flat_map(Stage::inputs).map(end).collect::<Result<_, Fault>>()?
             }
         };
         while let Some((stream, end)) = left.last() {
-            let is_behind = |reader: &ReaderInfo| reader.name == HOSTS_SINK && reader.committed < *end;
+            // One of several sinks is for a host that may be away: nobody waits for that.
+            let far = |reader: &ReaderInfo| reader.name.strip_prefix(HOSTS_SINK)?.strip_prefix('.').map(str::to_owned);
+            let is_away = |reader: &ReaderInfo| {
+                let far = far(reader);
+                far.is_some_and(|far| self.hosts.as_ref().is_some_and(|hosts| hosts.is_away(&far)))
+            };
+            let is_behind =
+                |reader: &ReaderInfo| is_hosts_sink(&reader.name) && reader.committed < *end && !is_away(reader);
             if self.data.reader_early(stream)?.pins().readers().iter().any(is_behind) {
                 break;
             }

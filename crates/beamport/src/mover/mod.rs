@@ -43,7 +43,7 @@ pub use template::template_check;
 pub use through::{Passing, pass};
 pub use workers::{Declared, check_code};
 
-use crate::file::{HOSTS_SINK, Instrument, Stage, WorkerSection};
+use crate::file::{Instrument, Stage, WorkerSection, is_hosts_sink};
 use crate::limits::LEAVE_RUNS;
 use asks::Asks;
 use child::{Children, Key};
@@ -252,7 +252,7 @@ impl Mover {
     /// Stages whose streams runs are made of: sources, and merges and workers that sinks take.
     fn members(&self) -> impl Iterator<Item = &StageHandle> {
         let of_hosts =
-            |stage: &Stage, stream: &str| stage.name() == HOSTS_SINK && stage.inputs().iter().any(|i| i == stream);
+            |stage: &Stage, stream: &str| is_hosts_sink(stage.name()) && stage.inputs().iter().any(|i| i == stream);
         let is_taken = move |stream: &str| {
             let is_sent = || self.instrument.stages.iter().any(|stage| of_hosts(stage, stream));
             self.instrument.sinks.iter().any(|s| s.inputs.iter().any(|i| i == stream)) || is_sent()

@@ -54,7 +54,8 @@ fn run(
     // When all stages end, the messages left in the streams are sent, as long as nothing prevents that.
     let end = Instant::now() + SINK_STOP_PATIENCE;
     let left = || end.saturating_duration_since(Instant::now());
-    while !left().is_zero() && !running.relay.is_idle() && running.relay.trouble().is_none() {
+    let waits = |relay: &Relay| !relay.is_idle() && !relay.has_left() && relay.trouble().is_none();
+    while !left().is_zero() && waits(&running.relay) {
         running.step(handle, left())?;
     }
     // The stages have ended: the sink tells how far they came.

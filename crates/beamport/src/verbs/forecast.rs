@@ -213,6 +213,9 @@ pub(super) fn rate(reader: &mut Reader, now: i64) -> f64 {
 /// is held of that; none on one machine. Nobody knows the size of what workers make.
 pub(crate) fn carried(instrument: &Instrument) -> Option<String> {
     let (keep, copies) = instrument.hosts.as_ref()?.carrier.holds();
+    if copies == 0 {
+        return None;
+    }
     let crossings = instrument.crossings();
     let whole: BTreeSet<&str> = crossings.iter().map(|crossing| crossing.stream).collect();
     // Runs and posts have a topic each; a worker has three: blocks, their order, results.

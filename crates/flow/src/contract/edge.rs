@@ -6,7 +6,7 @@
 
 use crate::{Data, Fault, LiveSink, Source, Worker};
 use serde_json::Value;
-use settings::{Key, Mistake, Origin, Section};
+use settings::{Key, Mistake, Origin, Refused, Section};
 use std::any::Any;
 use std::fmt::Debug;
 use std::io::Write;
@@ -247,7 +247,15 @@ pub struct CarrierKind {
     pub keys: &'static [&'static Key],
     /// Reads `[hosts]` and notes every mistake; `None` where nothing can be built.
     pub read: fn(&mut Section<'_>) -> Option<Arc<dyn CarrierPlan>>,
+    /// Keys of its own in `[host.NAME]`.
+    pub host_keys: &'static [&'static Key],
+    /// Reads them in the section of the host with this name, and notes every mistake; `None` where there are none. The
+    /// plan gets them with [`CarrierPlan::joined`].
+    pub read_host: fn(&str, &mut Section<'_>) -> Option<HostKeys>,
 }
+
+/// The keys of a carrier in `[host.NAME]`, of a type of its own.
+pub type HostKeys = Arc<dyn Any + Send + Sync>;
 
 /// A section `[hosts]` that was read without mistakes.
 pub trait CarrierPlan: Debug + Send + Sync {
@@ -272,7 +280,37 @@ pub trait CarrierPlan: Debug + Send + Sync {
     /// requests of [`CarrierPlan::far`]; `{"absent": TIME, "inputs": [NAME]}` is of these inputs.
     fn gather(&self, shared: &SharedWorker) -> Arc<dyn SourcePlan>;
 
-    /// How long it holds messages, and in how many copies.
+    /// The plan with the keys of the hosts, in the order of the file; `None`: it has none of its own.
+    fn joined(&self, hosts: &[(String, Option<HostKeys>)]) -> Option<Arc<dyn CarrierPlan>> {
+        let _ = hosts;
+        None
+    }
+
+    /// The plan for the process of one host, with its data folder; `None`: it is the same for all.
+    fn of_host(&self, host: &str, data: &Path) -> Option<Arc<dyn CarrierPlan>> {
+        let _ = (host, data);
+        None
+    }
+
+    /// The sink by which a host sends streams to one other host, `far`; `None`: that of [`CarrierPlan::near`] sends to
+    /// all of them. `name`: of the sink.
+    fn near_to(&self, name: &str, instrument: &str, far: &str) -> Option<Arc<dyn LivePlan>> {
+        let _ = (name, instrument, far);
+        None
+    }
+
+    /// Why the other hosts cannot reach a host whose streams they read, and what to write; `None` where they can.
+    fn unreachable(&self, host: &str) -> Option<Refused> {
+        let _ = host;
+        None
+    }
+
+    /// Why a worker cannot run on several hosts; `None` where it can.
+    fn refuses_workers(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// How long it holds messages, and in how many copies; none where the streams themselves hold them.
     fn holds(&self) -> (Duration, u32);
 
     /// Opens the bulletin of the instrument, which takes some seconds at most. `host`: the host that posts; a later

@@ -134,6 +134,11 @@ pub trait LiveSink: Send {
         None
     }
 
+    /// Whether the outside has left: nothing is acknowledged before it is back, and a program that ends does not wait.
+    fn has_left(&self) -> bool {
+        false
+    }
+
     /// The program ends: sends taken messages and reads acknowledgements, for `patience` at most, and returns as soon
     /// as nothing is left to wait for. Unconfirmed messages are sent again at the next start.
     fn stop(&mut self, patience: Duration) -> Result<(), Fault> {

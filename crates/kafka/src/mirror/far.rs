@@ -10,16 +10,16 @@
 
 use super::plan::{Carrier, FarPlan};
 use super::topics::{bounds, ensure};
-use super::unpacker::{Place, Unpacker};
 use crate::asking::Asking;
 use crate::client::Claim;
 use crate::librdkafka::{Batch, Content, Kind, Mark, Queue, Topic, TopicAnswer, Wake, Wrong};
 use crate::limits::{
-    ANSWER_PATIENCE, ANSWER_TIMEOUT_MS, AWAY_PATIENCE, BATCH_MESSAGES, FULL_REST, REST, START_PATIENCE_MS, STEP_BYTES,
-    TOPICS_PAUSE,
+    ANSWER_PATIENCE, ANSWER_TIMEOUT_MS, BATCH_MESSAGES, FULL_REST, REST, START_PATIENCE_MS, STEP_BYTES, TOPICS_PAUSE,
 };
 use crate::plan::Plan;
 use crate::source::reading;
+use flow::limits::AWAY_PATIENCE;
+use flow::mirror::{Place, Unpacker};
 use flow::{Fault, Outlet, Passes, Pushed, Resume, Silence, Source, Step};
 use serde_json::{Value, json};
 use std::os::fd::RawFd;

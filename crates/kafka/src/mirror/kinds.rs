@@ -32,6 +32,8 @@ pub static CARRIER: CarrierKind = CarrierKind {
     about: "Topics of an Apache Kafka cluster, one for each stream that another host reads.",
     keys: &[&BROKERS, &REPLICATION, &KEEP, &PROPERTIES],
     read,
+    host_keys: &[],
+    read_host: |_, _| None,
 };
 
 /// Reads `[hosts]`.

@@ -16,18 +16,10 @@
 mod bulletin;
 #[cfg(feature = "client")]
 mod far;
-#[cfg(any(feature = "client", test))]
-mod follow;
 pub(crate) mod kinds;
 #[cfg(feature = "client")]
 mod near;
-#[cfg(any(feature = "client", test))]
-mod packer;
 mod plan;
 mod shared;
-#[cfg(test)]
-mod tests;
 #[cfg(feature = "client")]
 mod topics;
-#[cfg(any(feature = "client", test))]
-mod unpacker;

@@ -9,7 +9,6 @@
 //! Failure behaviour: brokers that are away are its trouble. A block that they refuse ends the client, because nothing
 //! behind it may reach the partition before it: the sink starts again and reads where the partition ends.
 
-use super::packer::{Packer, Post, Sizes};
 use super::plan::{Carrier, NearPlan};
 use super::topics::{bounds, ensure};
 use crate::asking::Asking;
@@ -19,6 +18,7 @@ use crate::limits::{ANSWER_PATIENCE, BATCH_MESSAGES, START_PATIENCE_MS};
 use crate::plan::Plan;
 use crate::producer::{Producer, Report};
 use crate::source::reading;
+use flow::mirror::{Packer, Post, Sizes};
 use flow::{Aside, Confirmed, Fault, LiveBatch, LiveSink};
 use serde_json::{Value, json};
 use std::os::fd::RawFd;

@@ -3,8 +3,9 @@
 use super::plan::Carrier;
 use crate::asking::{Asking, Offsets};
 use crate::librdkafka::{Content, Kind, Spec, TopicAnswer, Wrong};
-use crate::limits::{BULLETIN_TOPIC, CARRIED_BYTES_MAX, START_PATIENCE_MS, TOPIC_PAUSE};
+use crate::limits::{BULLETIN_TOPIC, START_PATIENCE_MS, TOPIC_PAUSE};
 use crate::plan::Plan;
+use flow::limits::CARRIED_BYTES_MAX;
 use flow::{Fault, RUNS};
 use std::time::Instant;
 

@@ -9,6 +9,7 @@ mod hosts;
 mod intervals;
 mod loss;
 mod merge;
+mod mirror;
 mod receive;
 mod relay;
 mod runs;

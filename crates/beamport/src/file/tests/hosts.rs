@@ -51,8 +51,14 @@ impl SourcePlan for Letter {
     }
 }
 
-static PIGEONS: CarrierKind =
-    CarrierKind { name: "pigeons", about: "Birds.", keys: &[], read: |_| Some(Arc::new(Pigeons)) };
+static PIGEONS: CarrierKind = CarrierKind {
+    name: "pigeons",
+    about: "Birds.",
+    keys: &[],
+    read: |_| Some(Arc::new(Pigeons)),
+    host_keys: &[],
+    read_host: |_, _| None,
+};
 
 const FILE: &str = r#"instrument = "loki"
 data = "streams"
@@ -429,4 +435,24 @@ fn what_builders_cannot_have_is_named() {
     assert!(found.iter().any(|mistake| mistake.contains("merge `events` cannot be on several hosts")), "{found:?}");
     let alone = BUILDERS.replace("hosts = [\"b1\", \"b2\"]\nslice", "host = \"b1\"\nslice");
     assert!(wrong(&alone).iter().any(|mistake| mistake.contains("unknown key `overlap`")), "{:?}", wrong(&alone));
+}
+
+#[test]
+fn a_carrier_without_a_broker_has_a_sink_for_each_host_and_needs_their_addresses() {
+    let text = FILE.replace("pigeons", "https").replace("[source.x]", "[host.desk]\n[source.x]");
+    let text = text.replace("inputs = [\"all\"]", "inputs = [\"all\"]\nhost = \"store\"");
+    let mistakes = parsed(&text).unwrap_err();
+    let (line, what) = (mistakes[0].line, mistakes[0].to_string());
+    assert!(line == 5 && mistakes.len() == 1 && what.contains("the others cannot reach it"), "{mistakes:?}");
+    let reached = text.replace("[host.daq]", "[host.daq]\nurl = \"http://localhost:9400\"");
+    let part = parsed(&reached).unwrap().part("daq").unwrap();
+    let sinks = part.stages.iter().filter(|stage| is_hosts_sink(stage.name()));
+    let sinks: Vec<(&str, &[String])> = sinks.map(|stage| (stage.name(), stage.inputs())).collect();
+    assert_eq!(sinks, [("hosts.store", &["runs".into(), "x".into()][..]), ("hosts.desk", &["runs".to_owned()])]);
+    let secure = reached.replace("http://", "https://");
+    let what = format!("{:?}", parsed(&secure).unwrap_err());
+    assert!(what.contains("has https, and the host no certificate"), "{what}");
+    let open = reached.replace("localhost", "10.0.0.1");
+    assert!(format!("{:?}", parsed(&open).unwrap_err()).contains("insecure = true"));
+    assert!(parsed(&open.replace(":9400\"", ":9400\"\ninsecure = true")).is_ok());
 }

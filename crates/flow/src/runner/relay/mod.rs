@@ -444,6 +444,11 @@ impl Relay {
         self.pending.is_none() && self.inputs.iter().all(Inlet::is_at_end)
     }
 
+    /// Whether the outside has left: see [`LiveSink::has_left`].
+    pub fn has_left(&self) -> bool {
+        self.sink.has_left()
+    }
+
     /// The fault that keeps messages from the outside, where it is more than ordinary waiting.
     pub fn trouble(&self) -> Option<Fault> {
         let unwritten = || unwritten(self.book.writer(), "the streams keep what is not committed");

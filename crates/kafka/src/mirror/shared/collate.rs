@@ -12,10 +12,10 @@
 //! with its first, and where the caller says that none will come ([`Collator::lose`]). Those of blocks that a process
 //! handed out without a record, before another took its place, are dropped.
 
-use super::super::unpacker::BlockOrigins;
 use super::order::{Lane, OrderRecord, Says};
 use super::record::{Content, ResultKey};
 use crate::limits::{REPLACED_MAX, RESULT_BITS};
+use flow::mirror::BlockOrigins;
 use flow::records::Input;
 use flow::{Fault, Identity, Outlet, Pushed};
 use serde_json::{Map, Value, json};

@@ -8,7 +8,6 @@
 //!
 //! Failure behaviour: as there. A start reads the order from its newest confirmed record on, or the whole of it.
 
-use super::super::packer::{Packer, Post, Sizes};
 use super::super::plan::DealPlan;
 use super::super::topics::bounds_of;
 use super::order::{Lane, OrderRecord, Says};
@@ -16,6 +15,7 @@ use super::{Names, Opened};
 use crate::librdkafka::{Batch, Queue, Topic, Unsent, Wrong};
 use crate::limits::{ANSWER_PATIENCE, BATCH_MESSAGES, START_PATIENCE_MS};
 use crate::producer::{Message, Producer, Report};
+use flow::mirror::{Packer, Post, Sizes};
 use flow::{Aside, Confirmed, Fault, LiveBatch, LiveSink};
 use serde_json::{Value, json};
 use std::collections::{HashMap, VecDeque};

@@ -19,9 +19,10 @@ use super::collate::{Collator, Place, Reading, RecordFate};
 use super::{Opened, WorkerTopics};
 use crate::librdkafka::{Batch, Kind, Queue, Topic, Wrong};
 use crate::limits::{
-    AWAY_PATIENCE, BATCH_MESSAGES, BLOCK_ANSWERS, BLOCK_PATIENCE, BLOCK_PAUSE, BLOCK_TIMEOUT, FULL_REST, GATHER_KBYTES,
+    BATCH_MESSAGES, BLOCK_ANSWERS, BLOCK_PATIENCE, BLOCK_PAUSE, BLOCK_TIMEOUT, FULL_REST, GATHER_KBYTES,
     GATHER_KBYTES_MIN, REST, RESULTS_BATCH, START_PATIENCE_MS, STEP_BYTES,
 };
+use flow::limits::AWAY_PATIENCE;
 use flow::records::Input;
 use flow::{Fault, Outlet, Passes, Pushed, Resume, Silence, Source, Step};
 use serde_json::{Value, json};

@@ -12,7 +12,6 @@
 //! Failure behaviour: brokers that are away are its trouble. A record that is no block, and messages that do not
 //! verify, are set aside; the results count them as lost.
 
-use super::super::unpacker::BlockOrigins;
 use super::ends::Ends;
 use super::table::Entry;
 use super::{Names, Opened};
@@ -23,6 +22,7 @@ use crate::limits::{
     WAITING_BLOCKS_MAX,
 };
 use crate::plan::Plan;
+use flow::mirror::BlockOrigins;
 use flow::{Fault, Identity, Outlet, Passes, Pushed, Resume, Source, Step};
 use serde_json::{Value, json};
 use std::collections::VecDeque;

@@ -2,10 +2,10 @@
 //! process was killed, and acknowledgements come late or never. The topic outlives all processes; retention deletes its
 //! beginning, people delete all of it, and bytes in it may change.
 
+use beamport_testkit::Dice;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use store::Block;
-use testkit::Dice;
 
 /// Requests of an idempotent producer that a broker may have at once.
 const REQUESTS_MAX: u64 = 5;

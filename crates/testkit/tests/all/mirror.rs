@@ -4,8 +4,8 @@ mod history;
 mod sides;
 mod topic;
 
+use beamport_testkit::histories;
 use history::History;
-use testkit::histories;
 
 fn lives(test: &str, seeds: u64) {
     let sum = histories(test, seeds, |seed| History::new(seed).live());
@@ -35,11 +35,11 @@ fn lives(test: &str, seeds: u64) {
 
 #[test]
 fn whatever_dies_a_mirror_has_each_message_once_and_names_each_that_it_lacks_once() {
-    lives("mirror::tests::whatever_dies_a_mirror_has_each_message_once_and_names_each_that_it_lacks_once", 300);
+    lives("mirror::whatever_dies_a_mirror_has_each_message_once_and_names_each_that_it_lacks_once", 300);
 }
 
 #[test]
 #[ignore = "full counts: cargo xtask soak"]
 fn soak_mirrors() {
-    lives("mirror::tests::soak_mirrors", 100_000);
+    lives("mirror::soak_mirrors", 100_000);
 }

@@ -1,40 +1,41 @@
-//! The near side without its client: which messages are put into which blocks, what is under way, what is acknowledged.
+//! The near side without its carrier: which messages are put into which blocks, which blocks are under way, and which
+//! are acknowledged.
 //!
 //! Where a lane begins: behind the newest block of its partition, or behind the newest message that brokers have
 //! acknowledged according to the sink's state, where that is further. The partition alone does not suffice: it may
 //! have lost its end with its topic, and does not say which messages were set aside behind its end. A beat must still
 //! name the next message, or the frontier would pass messages that the far side never got.
 //!
-//! Constraints: no client and no clock. A payload is copied once, into its block. Blocks under way have a bound; then
+//! Constraints: no carrier and no clock. A payload is copied once, into its block. Blocks under way have a bound; then
 //! messages stay in their streams.
 //!
 //! Failure behaviour: a block for which there is no room is kept and offered again at each step. Any other fault is
 //! that of the caller's [`Post`], and ends the packer: nothing behind a block may reach the partition before it.
 
 use crate::limits::{
-    BEAT_PAUSE, BEAT_REST, BLOCK_BYTES, BLOCK_LINGER, CARRIED_BYTES_MAX, INPUT_BITS, REST, SPARE_BLOCKS_MAX,
+    BEAT_PAUSE, BEAT_REST, BLOCK_BYTES, BLOCK_LINGER, CARRIED_BYTES_MAX, MARK_INPUT_BITS, NEAR_REST, SPARE_BLOCKS_MAX,
     UNDER_WAY_MAX,
 };
-use flow::{Aside, Fault, LiveBatch};
+use crate::{Aside, Fault, LiveBatch};
 use serde_json::{Map, Value, json};
 use std::collections::VecDeque;
-use store::{BlockBuilder, BlockHead, beat, crc32c, hex, unhex16};
+use store::{BlockBuilder, BlockHead, Message, beat, crc32c, hex, unhex16};
 
 /// Where blocks are put: into the partition of their input, in the order of the calls.
-pub(crate) trait Post {
+pub trait Post {
     /// Puts a block, whose mark comes back with its acknowledgement. The bytes come back where there is no room now.
     fn post(&mut self, input: usize, bytes: Vec<u8>, mark: usize) -> Result<Option<Vec<u8>>, Fault>;
 }
 
 /// Bounds in bytes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sizes {
+pub struct Sizes {
     /// Of a block, unless it has one message alone.
-    pub(crate) block: usize,
+    pub block: usize,
     /// Of the largest block.
-    pub(crate) carried: usize,
+    pub carried: usize,
     /// Of all blocks that are not acknowledged.
-    pub(crate) under_way: usize,
+    pub under_way: usize,
 }
 
 impl Default for Sizes {
@@ -190,18 +191,28 @@ impl Lane {
     }
 }
 
+/// Adds a message of a stream to a block, which is of this stream and epoch.
+pub fn add_message(builder: &mut BlockBuilder, (uuid, epoch): ([u8; 16], u32), message: &Message<'_>, origin: &str) {
+    let sum = match message.entry.parent {
+        0 => message.entry.payload_sum(&uuid, epoch, message.sequence),
+        // Its checksum is salted for another stream.
+        _ => crc32c(message.payload),
+    };
+    builder.push(message.entry, sum, origin, message.payload);
+}
+
 /// The mark of a block: its input and its number there.
 fn mark(input: usize, number: u64) -> usize {
-    input << (usize::BITS - INPUT_BITS) | number as usize
+    input << (usize::BITS - MARK_INPUT_BITS) | number as usize
 }
 
 /// The input of a mark, and the number of the block.
 fn unmark(mark: usize) -> (usize, u64) {
-    (mark >> (usize::BITS - INPUT_BITS), (mark << INPUT_BITS >> INPUT_BITS) as u64)
+    (mark >> (usize::BITS - MARK_INPUT_BITS), (mark << MARK_INPUT_BITS >> MARK_INPUT_BITS) as u64)
 }
 
 /// Blocks of all inputs of a near side.
-pub(crate) struct Packer {
+pub struct Packer {
     lanes: Vec<Lane>,
     sizes: Sizes,
     /// Memory of blocks that are acknowledged.
@@ -217,7 +228,7 @@ pub(crate) struct Packer {
 impl Packer {
     /// Inputs with the newest block of the partition of each, and the state of the sink's newest commit. `now` in ns
     /// since 1970 UTC.
-    pub(crate) fn new(
+    pub fn new(
         inputs: &[String],
         ends: &[Option<BlockHead>],
         state: &str,
@@ -238,7 +249,7 @@ impl Packer {
     }
 
     /// How far brokers have the messages of each input, as the text that [`Packer::new`] reads.
-    pub(crate) fn state(&self, inputs: &[String]) -> String {
+    pub fn state(&self, inputs: &[String]) -> String {
         let lanes = inputs.iter().zip(&self.lanes);
         let kept = lanes.filter_map(|(input, lane)| Some((input.clone(), lane.kept()?.value())));
         let kept: Map<String, Value> = kept.collect();
@@ -246,7 +257,7 @@ impl Packer {
     }
 
     /// Takes the first messages of a batch, as many as there is room for; their number.
-    pub(crate) fn write(
+    pub fn write(
         &mut self,
         input: usize,
         batch: &LiveBatch<'_>,
@@ -282,19 +293,14 @@ impl Packer {
                 lane.builder.begin(of.0, of.1, sequence, self.spare.pop().unwrap_or_default());
                 lane.begun = self.now;
             }
-            let sum = match message.entry.parent {
-                0 => message.entry.payload_sum(&of.0, of.1, sequence),
-                // Its checksum is salted for another stream.
-                _ => crc32c(payload),
-            };
-            lane.builder.push(message.entry, sum, origin, payload);
+            add_message(&mut lane.builder, of, &message, origin);
             lane.take(of, sequence);
         }
         Ok(batch.len())
     }
 
     /// All messages of an input up to this source time were taken: those below `next`, or they are missing in it.
-    pub(crate) fn reach(&mut self, input: usize, frontier: i64, next: u64) {
+    pub fn reach(&mut self, input: usize, frontier: i64, next: u64) {
         let Some(lane) = self.lanes.get_mut(input) else { return };
         match lane.seen {
             Some(_) => lane.passed = lane.passed.max(next),
@@ -345,9 +351,9 @@ impl Packer {
     }
 
     /// Puts the blocks that are due at `now`, ns since 1970 UTC; when the next are.
-    pub(crate) fn step(&mut self, now: i64, to: &mut dyn Post) -> Result<i64, Fault> {
+    pub fn step(&mut self, now: i64, to: &mut dyn Post) -> Result<i64, Fault> {
         self.now = now;
-        let mut next = now.saturating_add(REST);
+        let mut next = now.saturating_add(NEAR_REST);
         for input in 0..self.lanes.len() {
             self.send(input, to)?;
             if self.lanes[input].due() <= now {
@@ -371,7 +377,7 @@ impl Packer {
     }
 
     /// The brokers have a block. `bytes`: its memory.
-    pub(crate) fn acknowledged(&mut self, mark: usize, bytes: Option<Vec<u8>>) {
+    pub fn acknowledged(&mut self, mark: usize, bytes: Option<Vec<u8>>) {
         let (input, number) = unmark(mark);
         let Some(lane) = self.lanes.get_mut(input) else { return };
         if lane.beating == Some(number) {
@@ -391,12 +397,12 @@ impl Packer {
     }
 
     /// Of each input: all taken messages below are acknowledged.
-    pub(crate) fn below(&self) -> Vec<u64> {
+    pub fn below(&self) -> Vec<u64> {
         self.lanes.iter().map(Lane::below).collect()
     }
 
     /// Puts all that was taken; `is_first`: and the frontiers, once. True if nothing waits for room.
-    pub(crate) fn close(&mut self, is_first: bool, to: &mut dyn Post) -> Result<bool, Fault> {
+    pub fn close(&mut self, is_first: bool, to: &mut dyn Post) -> Result<bool, Fault> {
         for input in 0..self.lanes.len() {
             self.send(input, to)?;
             self.finish(input, to)?;
@@ -410,7 +416,7 @@ impl Packer {
     }
 
     /// Blocks and messages that were put.
-    pub(crate) fn counts(&self) -> (u64, u64) {
+    pub fn counts(&self) -> (u64, u64) {
         (self.blocks, self.messages)
     }
 }

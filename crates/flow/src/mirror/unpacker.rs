@@ -1,4 +1,4 @@
-//! The far side without its client: which messages of a block a mirror gets, and which are entered into the account as
+//! The far side without its carrier: which messages of a block a mirror gets, and which are entered into the account as
 //! missing.
 //!
 //! Each hole is in the account once, whatever is killed and whenever the power goes. A hole is entered when all
@@ -6,32 +6,32 @@
 //! keeps the end of the hole ([`Place`]). So no message follows a hole that the account lacks, and a hole that is in
 //! the account is known, though no message follows it.
 //!
-//! Constraints: no client and no clock. A hole costs two syncs, during which the mirror waits.
+//! Constraints: no carrier and no clock. A hole costs two syncs, during which the mirror waits.
 //!
 //! Failure behaviour: a record that is no block, or has messages that do not verify, is set aside; its messages are a
 //! hole.
 
 use super::follow::{Follow, identity_of, value_of};
-use flow::edge::Mirror;
-use flow::{Fault, Identity, Outlet, Pushed, Resume};
+use crate::edge::Mirror;
+use crate::{Fault, Identity, Outlet, Pushed, Resume};
 use serde_json::{Value, json};
 use std::ops::Range;
 use store::{Block, BlockMessage, Meta, Mirrored};
 
 /// Where a mirror is: the state of its source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place {
+pub struct Place {
     /// The identity of the topic.
-    pub(crate) id: String,
+    pub id: String,
     /// The offset of the next record.
-    pub(crate) offset: u64,
+    pub offset: u64,
     /// See [`Follow::kept`].
-    pub(crate) kept: Vec<Identity>,
+    pub kept: Vec<Identity>,
 }
 
 impl Place {
     /// Reads a state; `None`: there is none yet.
-    pub(crate) fn read(text: &str) -> Result<Option<Self>, Fault> {
+    pub fn read(text: &str) -> Result<Option<Self>, Fault> {
         if text.is_empty() {
             return Ok(None);
         }
@@ -48,14 +48,14 @@ impl Place {
     }
 
     /// The state.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let kept: Vec<Value> = self.kept.iter().map(value_of).collect();
         json!({"id": self.id, "offset": self.offset, "kept": kept}).to_string()
     }
 
     /// The offset of the first record to read from a topic that has those from `first` to `end`. Another topic than
     /// before, or one that has lost its end, is read from its beginning: messages that the mirror has are dropped.
-    pub(crate) fn begin(place: Option<&Self>, id: &str, first: u64, end: u64) -> u64 {
+    pub fn begin(place: Option<&Self>, id: &str, first: u64, end: u64) -> u64 {
         match place {
             Some(place) if place.id != id && !place.id.is_empty() && !id.is_empty() => first,
             Some(place) if place.offset > end => first,
@@ -67,14 +67,14 @@ impl Place {
 
 /// The origins of the newest block, with their rows in the stream that its messages are appended to.
 #[derive(Default)]
-pub(crate) struct BlockOrigins {
+pub struct BlockOrigins {
     names: Vec<String>,
     rows: Vec<u32>,
 }
 
 impl BlockOrigins {
     /// Gives the origins of a block rows in the stream.
-    pub(crate) fn learn(&mut self, block: &Block<'_>, out: &mut dyn Outlet) -> Result<(), Fault> {
+    pub fn learn(&mut self, block: &Block<'_>, out: &mut dyn Outlet) -> Result<(), Fault> {
         if self.names.iter().map(String::as_str).ne(block.origins.iter().copied()) {
             self.rows = block.origins.iter().map(|name| out.origin(name)).collect::<Result<_, _>>()?;
             self.names = block.origins.iter().map(|name| (*name).to_owned()).collect();
@@ -83,7 +83,7 @@ impl BlockOrigins {
     }
 
     /// A message of that block as a mirror appends it.
-    pub(crate) fn mirrored(&self, message: &BlockMessage<'_>, near: Identity) -> Mirrored {
+    pub fn mirrored(&self, message: &BlockMessage<'_>, near: Identity) -> Mirrored {
         let entry = &message.entry;
         let meta = Meta {
             source_time: entry.source_time,
@@ -97,7 +97,7 @@ impl BlockOrigins {
 }
 
 /// The mirror as a state machine over the records of its topic.
-pub(crate) struct Unpacker {
+pub struct Unpacker {
     follow: Follow,
     /// Messages of the present block that are done, once it was compared with what the mirror has.
     done: Option<usize>,
@@ -111,7 +111,7 @@ pub(crate) struct Unpacker {
 
 impl Unpacker {
     /// Goes on where the mirror is. `place`: that of the newest commit.
-    pub(crate) fn new(resume: &Resume, place: Option<&Place>) -> Self {
+    pub fn new(resume: &Resume, place: Option<&Place>) -> Self {
         let kept = place.map_or(&[][..], |place| &place.kept);
         Self {
             follow: Follow::resume(&resume.mirrored, kept),
@@ -125,23 +125,28 @@ impl Unpacker {
     }
 
     /// All messages of the near stream up to this source time are in the mirror or in its account.
-    pub(crate) fn frontier(&self) -> i64 {
+    pub fn frontier(&self) -> i64 {
         self.frontier
     }
 
+    /// The newest message of the near stream that is in the mirror or in its account; none where it has none.
+    pub fn newest(&self) -> Option<Identity> {
+        self.follow.newest()
+    }
+
     /// For [`Place`].
-    pub(crate) fn kept(&self) -> Vec<Identity> {
+    pub fn kept(&self) -> Vec<Identity> {
         self.follow.kept()
     }
 
     /// Messages that were appended, and those that are missing.
-    pub(crate) fn counts(&self) -> (u64, u64) {
+    pub fn counts(&self) -> (u64, u64) {
         (self.messages, self.missing)
     }
 
     /// Appends the messages of a record that the mirror has not. Full: the same record again, in a later step. `now` in
     /// ns since 1970 UTC.
-    pub(crate) fn take(
+    pub fn take(
         &mut self,
         record: &[u8],
         offset: u64,
@@ -157,7 +162,7 @@ impl Unpacker {
                 self.frontier = self.frontier.max(block.head.frontier);
             }
             Err(text) => {
-                let text = format!("record {offset} of the topic is no block: {text}");
+                let text = format!("record {offset} of the carrier is no block: {text}");
                 out.aside("damaged", &text, now, record);
             }
         }

@@ -1,10 +1,10 @@
 //! The checks of a history.
 
 use super::{Fact, History, NearStream, SINK, lock};
+use beamport_testkit::Counts;
 use flow::aside_of;
 use flow::records::Apart;
 use std::collections::{BTreeMap, BTreeSet};
-use testkit::Counts;
 
 /// Where a message is in all streams that the near host has had: number of the stream, sequence.
 type Position = (usize, u64);

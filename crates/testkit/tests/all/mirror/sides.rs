@@ -1,9 +1,8 @@
 //! The near and the far side with a pretend topic in place of a client.
 
 use super::topic::{Shared, lock};
-use crate::mirror::packer::{Packer, Post, Sizes};
-use crate::mirror::unpacker::{Place, Unpacker};
 use flow::edge::Mirror;
+use flow::mirror::{Packer, Place, Post, Sizes, Unpacker};
 use flow::{Aside, Confirmed, Fault, LiveBatch, LiveSink, Outlet, Pushed, Resume, Source, Step};
 use serde_json::{Value, json};
 use std::time::Duration;

@@ -3,8 +3,8 @@
 //! Sequences of one near stream rise over its epochs, except after a recovery of the near side that cut messages: a
 //! later epoch then begins at a sequence that an earlier one had used, and its messages are new ones.
 
+use crate::Identity;
 use crate::limits::KEPT_HOLES_MAX;
-use flow::Identity;
 use serde_json::{Value, json};
 use std::ops::Range;
 use store::limits::NEAR_GONE;
@@ -13,7 +13,7 @@ use store::{BlockHead, hex, unhex16};
 /// How far a mirror has come in each near stream that it repeats: a stream in memory is another one after each start of
 /// its machine.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Follow {
+pub struct Follow {
     /// The newest message of each stream, the one that was appended last at the end.
     newest: Vec<Identity>,
     /// Those of `newest` that are no message of the mirror: ends of holes in the account, and where a mirror begins.
@@ -22,19 +22,19 @@ pub(crate) struct Follow {
 
 /// The part of a block that a mirror lacks, and the gap before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Admission {
+pub struct Admission {
     /// Number of its messages that the mirror has already.
-    pub(crate) doubles: usize,
+    pub doubles: usize,
     /// Sequences that were put before it to where it is read, and are not there any more.
-    pub(crate) gone: Range<u64>,
+    pub gone: Range<u64>,
     /// Sequences that the near side had lost before it could send them.
-    pub(crate) unsent: Range<u64>,
+    pub unsent: Range<u64>,
 }
 
 impl Follow {
     /// `mirrored`: the newest message of each near stream, as the mirror's entries say. `kept`: [`Follow::kept`] of the
     /// newest commit: the account may have come further than the entries, or retention has taken these.
-    pub(crate) fn resume(mirrored: &[Identity], kept: &[Identity]) -> Self {
+    pub fn resume(mirrored: &[Identity], kept: &[Identity]) -> Self {
         let mut follow = Self { newest: mirrored.to_vec(), holes: Vec::new() };
         for kept in kept {
             let known = mirrored.iter().find(|known| known.uuid == kept.uuid);
@@ -50,13 +50,18 @@ impl Follow {
 
     /// Positions that the entries of the mirror do not have, or may have no more after a while: the ends of holes that
     /// no message follows yet, and the newest message.
-    pub(crate) fn kept(&self) -> Vec<Identity> {
+    pub fn kept(&self) -> Vec<Identity> {
         let newest = self.newest.last().filter(|newest| !self.holes.contains(newest));
         self.holes.iter().chain(newest).copied().collect()
     }
 
+    /// The newest message of the stream that came last; none where there is none, or nobody knows which it was.
+    pub fn newest(&self) -> Option<Identity> {
+        self.newest.last().copied().filter(|newest| newest.sequence < NEAR_GONE)
+    }
+
     /// Compares a block with what the mirror has.
-    pub(crate) fn admit(&self, head: &BlockHead) -> Admission {
+    pub fn admit(&self, head: &BlockHead) -> Admission {
         let BlockHead { first, previous, .. } = *head;
         let known = self.newest.iter().find(|known| known.uuid == head.uuid);
         let expected = match known {
@@ -78,20 +83,20 @@ impl Follow {
 
     /// A mirror that has nothing begins with the first message of this block: late requests with earlier ones are
     /// dropped, because the frontier of the block has passed these.
-    pub(crate) fn begin(&mut self, head: &BlockHead) {
+    pub fn begin(&mut self, head: &BlockHead) {
         if let Some(sequence) = head.first.checked_sub(1).filter(|_| self.newest.is_empty()) {
             self.miss(Identity { uuid: head.uuid, epoch: head.epoch, sequence });
         }
     }
 
     /// A message was appended.
-    pub(crate) fn append(&mut self, message: Identity) {
+    pub fn append(&mut self, message: Identity) {
         self.holes.retain(|hole| hole.uuid != message.uuid);
         self.reach(message);
     }
 
     /// Messages up to this one are known to be missing.
-    pub(crate) fn miss(&mut self, last: Identity) {
+    pub fn miss(&mut self, last: Identity) {
         self.holes.retain(|hole| hole.uuid != last.uuid);
         self.holes.push(last);
         let rest = self.holes.len().saturating_sub(KEPT_HOLES_MAX);
@@ -111,12 +116,12 @@ impl Follow {
 }
 
 /// A message as states have it.
-pub(crate) fn value_of(message: &Identity) -> Value {
+pub(super) fn value_of(message: &Identity) -> Value {
     json!([hex(&message.uuid), message.epoch, message.sequence])
 }
 
 /// Reads what [`value_of`] has made. A sequence has a successor.
-pub(crate) fn identity_of(value: &Value) -> Option<Identity> {
+pub(super) fn identity_of(value: &Value) -> Option<Identity> {
     let uuid = unhex16(value.get(0)?.as_str()?)?;
     let epoch = u32::try_from(value.get(1)?.as_u64()?).ok()?;
     let sequence = value.get(2)?.as_u64().filter(|sequence| *sequence < u64::MAX)?;

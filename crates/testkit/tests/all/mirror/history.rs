@@ -7,7 +7,8 @@
 
 use super::sides::{Receiving, Sending};
 use super::topic::{Shared, Topic, lock};
-use crate::mirror::packer::Sizes;
+use beamport_testkit::{Counts, Dice, Machine, PretendMedia};
+use flow::mirror::Sizes;
 use flow::records::Commit;
 use flow::{Data, Fault, Intake, IntakeOptions, Passes, Relay, RelayOptions, commits_of};
 use std::collections::BTreeMap;
@@ -16,7 +17,6 @@ use std::time::Duration;
 use store::{
     Drain, Header, Kind, Level, Meta, Options, ReadOptions, Reader, SchemaId, Stretch, WhenFull, Writer, flags,
 };
-use testkit::{Counts, Dice, Machine, PretendMedia};
 
 const STREAM: &str = "events";
 const SINK: &str = "hosts";
