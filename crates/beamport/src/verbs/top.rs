@@ -203,7 +203,10 @@ fn on_hosts(glance: &Glance, most: usize) -> String {
             host.clone(),
             of["state"].as_str().unwrap_or_default().to_owned(),
             thousands(mirrors.len() as u64),
-            thousands(mirrors.iter().map(lag).fold(0, u64::saturating_add)),
+            match mirrors.iter().any(|mirror| mirror["lag"].is_null()) {
+                true => "-".to_owned(),
+                false => thousands(mirrors.iter().map(lag).fold(0, u64::saturating_add)),
+            },
             of["lost"].as_u64().map_or_else(|| "-".to_owned(), thousands),
             worst.map_or_else(
                 || "-".to_owned(),
