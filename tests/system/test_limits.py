@@ -15,7 +15,7 @@ from ports import free_ports
 from test_full_disk import Disk
 
 # These need a server or a recorded run; tests of their own start them, with the same limit.
-WITH_PEERS = {"epics", "feedback", "greta-cluster", "kafka", "replay", "two-hosts"}
+WITH_PEERS = {"epics", "feedback", "greta-cluster", "kafka", "replay", "two-hosts", "two-pcs"}
 EXAMPLES = sorted({path.stem for path in (ROOT / "examples").glob("*.toml")} - WITH_PEERS)
 
 
