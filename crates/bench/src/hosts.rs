@@ -182,7 +182,7 @@ impl Side {
             name: "worker on 3 hosts, a CPU s / on one".into(),
             conditions: format!(
                 "{} messages of {SIZE} B a round, from a memory stream that is full, through the ready-made worker \
-                 `filter`, which copies each, in 3 slots; CPU of whole programs without the broker",
+                 `copy`, in 3 slots; CPU of whole programs without the broker",
                 self.count
             ),
             unit: Unit::ThousandsPerCpu,
@@ -552,7 +552,7 @@ fn hosts_file(instrument: &str, brokers: &str, live_mib: u64, ring_mib: u64) -> 
 
 /// The stream through a worker on these hosts; without one on one machine, with as many slots.
 fn worker_file(instrument: &str, brokers: &str, live_mib: u64, workers: &[&str]) -> String {
-    let worker = "[worker.points]\ncall = \"filter\"\ninputs = [\"history\"]\nparameters = { keep = \"number >= 0\" }\n\
+    let worker = "[worker.points]\ncall = \"copy\"\ninputs = [\"history\"]\n\
                   level = \"memory\"\n";
     let history = history(live_mib);
     if workers.is_empty() {
