@@ -181,7 +181,7 @@ impl HttpsBulletin {
                 return Ok(None);
             };
             let posted = desk.hub().post((host, &self.claim.boot), posts, server.data.media.now());
-            desk.tell();
+            desk.wake_readers();
             return posted.map(Some).map_err(|text| Fault::new("a post was not kept", text));
         }
         let answer = self.ask_to_post(&self.posted_to.clone(), false, posts)?;

@@ -19,7 +19,7 @@ use crate::limits::{
 use crate::link::Link;
 use flow::edge::Mirror;
 use flow::limits::AWAY_PATIENCE;
-use flow::mirror::{Place, Unpacker};
+use flow::mirror::{MirrorRequest, Place, Unpacker};
 use flow::{Fault, Outlet, Pushed, Resume, Silence, Source, Step};
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -86,16 +86,15 @@ impl Source for Far {
 
     /// As [`flow::edge::CarrierPlan::far`] says.
     fn command(&mut self, request: &Value) -> Result<Value, Fault> {
-        if request["is_at_end"] == true {
-            return Ok(self.open.as_ref().is_some_and(|open| open.was_at_end).into());
+        match (MirrorRequest::read(request)?, &mut self.open) {
+            (MirrorRequest::IsAtEnd, open) => Ok(open.as_ref().is_some_and(|open| open.was_at_end).into()),
+            (MirrorRequest::Absent(until), open) => {
+                if let Some(open) = open {
+                    open.absent = Some(until);
+                }
+                Ok(Value::Null)
+            }
         }
-        let Some(until) = request["absent"].as_i64() else {
-            return Err(Fault::new("a mirror was asked for something unknown", request));
-        };
-        if let Some(open) = &mut self.open {
-            open.absent = Some(until);
-        }
-        Ok(Value::Null)
     }
 
     /// Messages that the near stream gets meanwhile stay there.
@@ -242,7 +241,7 @@ impl Open {
             };
             self.heard = now;
             let block = &arrived.block;
-            if self.unpacker.take(block, self.number, &self.plan.mirror, now, out)? == Pushed::Full {
+            if self.unpacker.append_record(block, self.number, &self.plan.mirror, now, out)? == Pushed::Full {
                 self.present = Some(arrived);
                 return Ok(Step::At(now + FULL_REST));
             }
@@ -250,7 +249,7 @@ impl Open {
             if let Ok(Block { head, .. }) = Block::read(block) {
                 self.was_at_end |= head.count == 0;
                 let position = Position { uuid: head.uuid, epoch: head.epoch, next: head.next() };
-                self.note(out.next_sequence(), position);
+                self.keep_until_safe(out.next_sequence(), position);
             }
             self.frontier = self.frontier.max(self.unpacker.frontier());
             self.number += 1;
@@ -260,8 +259,8 @@ impl Open {
         }
     }
 
-    /// Notes how far the near stream is repeated, once the mirror is safe up to `end`.
-    fn note(&mut self, end: u64, position: Position) {
+    /// Keeps a position of the near stream until the mirror is safe up to `end`.
+    fn keep_until_safe(&mut self, end: u64, position: Position) {
         let is_full = self.not_safe.len() >= UNSAFE_MAX;
         match self.not_safe.back_mut() {
             Some(last) if last.0 == end || is_full => *last = (end, position),
@@ -304,7 +303,7 @@ impl Follower {
         let mut pause = RETRY_MIN;
         loop {
             let (began, now) = (Instant::now(), *at.lock().unwrap_or_else(PoisonError::into_inner));
-            let followed = self.peer.follow(&self.stream, now, |block| self.take(block, &at, &troubles)).await;
+            let followed = self.peer.follow(&self.stream, now, |block| self.receive(block, &at, &troubles)).await;
             // Connections that lasted have ended for another reason than those before.
             if began.elapsed() > RETRY_MAX {
                 pause = RETRY_MIN;
@@ -316,7 +315,7 @@ impl Follower {
         }
     }
 
-    async fn take(&self, block: Vec<u8>, at: &Mutex<Option<Position>>, troubles: &Troubles) {
+    async fn receive(&self, block: Vec<u8>, at: &Mutex<Option<Position>>, troubles: &Troubles) {
         let head = Block::read(&block).ok().map(|block| block.head);
         let permits = u32::try_from(block.len().min(ARRIVED_BYTES)).unwrap_or(u32::MAX);
         let Ok(room) = self.room.clone().acquire_many_owned(permits).await else { return };

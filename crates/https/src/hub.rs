@@ -143,7 +143,7 @@ impl HubDesk {
     }
 
     /// Wakes those that wait for posts.
-    pub(crate) fn tell(&self) {
+    pub(crate) fn wake_readers(&self) {
         self.news.send_replace(self.hub().end());
     }
 

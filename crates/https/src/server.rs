@@ -80,7 +80,7 @@ struct Gate {
 }
 
 /// The client of a request.
-enum Who {
+enum Client {
     Host(String),
     Monitor,
 }
@@ -300,7 +300,7 @@ fn is_same(one: &str, other: &str) -> bool {
 
 impl Server {
     /// The client, by the certificate of the connection or by the token.
-    fn admit(&self, heads: &HeaderMap, certificate: Option<&CertificateDer<'_>>) -> Result<Who, Refusal> {
+    fn admit(&self, heads: &HeaderMap, certificate: Option<&CertificateDer<'_>>) -> Result<Client, Refusal> {
         let head = |name| heads.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
         if let Some(other) = head(INSTRUMENT_HEAD).filter(|other| *other != self.instrument) {
             let cause = format!("it asks for `{}`", shortened(other));
@@ -316,7 +316,7 @@ impl Server {
                 return Err((StatusCode::UNAUTHORIZED, Fault::new(what, cause).hint("check `token` of that host")));
             }
         }
-        let Some(name) = head(HOST_HEAD) else { return Ok(Who::Monitor) };
+        let Some(name) = head(HOST_HEAD) else { return Ok(Client::Monitor) };
         let forbidden = |cause: String| {
             let fault = Fault::new(format!("the client is not host `{}`", shortened(name)), cause);
             (StatusCode::FORBIDDEN, fault.hint("its certificate needs the name of the host as `subjectAltName`"))
@@ -332,13 +332,13 @@ impl Server {
                 return Err(forbidden(format!("its certificate is {other}")));
             }
         }
-        Ok(Who::Host(name.to_owned()))
+        Ok(Client::Host(name.to_owned()))
     }
 
     async fn route(
         self: &Arc<Self>,
         request: Request<Incoming>,
-        who: &Who,
+        who: &Client,
         address: SocketAddr,
     ) -> Result<Response<Answer>, Refusal> {
         let path = request.uri().path().to_owned();
@@ -352,13 +352,13 @@ impl Server {
             }
             ("GET", ["streams", stream]) => self.stream(stream, request.uri().query(), who, address),
             ("PUT", ["streams", stream, "position"]) => {
-                let Who::Host(far) = who else { return Err(of_hosts()) };
+                let Client::Host(far) = who else { return Err(of_hosts()) };
                 let body = body(request, POSITION_BYTES_MAX).await?;
                 self.position(far, stream, &body)
             }
             ("GET", ["bulletin"]) => self.read_posts(request.uri().query().unwrap_or_default(), who, address).await,
             ("POST", ["bulletin"]) => {
-                let Who::Host(host) = who else { return Err(of_hosts()) };
+                let Client::Host(host) = who else { return Err(of_hosts()) };
                 let body = body(request, POST_BYTES_MAX).await?;
                 self.post(host, &body)
             }
@@ -374,7 +374,7 @@ impl Server {
         self: &Arc<Self>,
         stream: &str,
         query: Option<&str>,
-        who: &Who,
+        who: &Client,
         address: SocketAddr,
     ) -> Result<Response<Answer>, Refusal> {
         let from = parameter(query.unwrap_or_default(), "from").unwrap_or("begin");
@@ -388,14 +388,14 @@ impl Server {
             return Err(refusal(StatusCode::BAD_REQUEST, what, "it is `begin`, `end` or UUID/EPOCH/SEQUENCE"));
         };
         let lane = self.lane(who, stream)?;
-        if matches!(who, Who::Host(_)) && at == From::Begin && !Data::is_book(stream) {
+        if matches!(who, Client::Host(_)) && at == From::Begin && !Data::is_book(stream) {
             let keep = i64::try_from(self.keep.as_nanos()).unwrap_or(i64::MAX);
             at = From::Since(self.data.media.now().saturating_sub(keep));
         }
-        let sink = if let Who::Host(far) = who { format!("hosts.{far}") } else { String::new() };
+        let sink = if let Client::Host(far) = who { format!("hosts.{far}") } else { String::new() };
         let feeder = Feeder::open(&self.data, stream, &sink, at);
         let feeder = feeder.map_err(|fault| (StatusCode::INTERNAL_SERVER_ERROR, fault))?;
-        let connection = matches!(who, Who::Host(_)).then(|| lane.open(&feeder));
+        let connection = matches!(who, Client::Host(_)).then(|| lane.open(&feeder));
         tracing::debug!("stream {stream} is read from {address} at {from}");
         let (blocks, body) = mpsc::channel(2);
         tokio::spawn(async move {
@@ -410,15 +410,15 @@ impl Server {
     }
 
     /// The lane of a stream: of the far host that asks, or of any for a monitor.
-    fn lane(&self, who: &Who, stream: &str) -> Result<Arc<Lane>, Refusal> {
+    fn lane(&self, who: &Client, stream: &str) -> Result<Arc<Lane>, Refusal> {
         let lanes = lock(&self.lanes);
         let mut of_stream = lanes.iter().filter(|((_, name), _)| name == stream);
         let found = match who {
-            Who::Host(far) => of_stream.find(|((host, _), _)| host == far),
-            Who::Monitor => of_stream.next(),
+            Client::Host(far) => of_stream.find(|((host, _), _)| host == far),
+            Client::Monitor => of_stream.next(),
         };
         found.map(|(_, (lane, _))| lane.clone()).ok_or_else(|| {
-            let to = if let Who::Host(far) = who { format!("host `{far}`") } else { "other hosts".to_owned() };
+            let to = if let Client::Host(far) = who { format!("host `{far}`") } else { "other hosts".to_owned() };
             let cause = format!("host `{}` does not send it to {to}, or starts just now", self.own.name);
             let fault = Fault::new(format!("there is no stream `{}`", shortened(stream)), cause);
             (StatusCode::NOT_FOUND, fault.hint("start all hosts with the same file"))
@@ -434,7 +434,7 @@ impl Server {
             let what = "the position cannot be read";
             return Err(refusal(StatusCode::BAD_REQUEST, what, "it is UUID/EPOCH/SEQUENCE, and perhaps a time in ns"));
         };
-        let lane = self.lane(&Who::Host(far.to_owned()), stream)?;
+        let lane = self.lane(&Client::Host(far.to_owned()), stream)?;
         if !lane.acknowledge(position, frontier) {
             let what = format!("the position is none of stream `{}`", shortened(stream));
             return Err(refusal(StatusCode::CONFLICT, &what, "it is of another stream, or of messages that were cut"));
@@ -453,14 +453,14 @@ impl Server {
         })
     }
 
-    async fn read_posts(&self, query: &str, who: &Who, address: SocketAddr) -> Result<Response<Answer>, Refusal> {
+    async fn read_posts(&self, query: &str, who: &Client, address: SocketAddr) -> Result<Response<Answer>, Refusal> {
         let desk = self.hub()?;
         let is_same_hub = parameter(query, "hub") == Some(desk.hub().id.as_str());
         let from = parameter(query, "from").and_then(|from| from.parse().ok()).filter(|_| is_same_hub).unwrap_or(0);
         let wait = parameter(query, "wait").and_then(|wait| wait.parse().ok()).unwrap_or(0);
         let wait = Duration::from_millis(wait).min(POLL_MAX);
         let until = tokio::time::Instant::now() + wait;
-        if let Who::Host(host) = who {
+        if let Client::Host(host) = who {
             desk.see_reader(&format!("{host} {}", address.ip()), from, wait);
         }
         let mut news = desk.news();
@@ -503,7 +503,7 @@ impl Server {
         let posted = posted.map_err(|text| refusal(StatusCode::INSUFFICIENT_STORAGE, text, ""))?;
         let answer = json!({"hub": hub.id, "posted": if posted == Posted::Kept { "kept" } else { "fenced" }});
         drop(hub);
-        desk.tell();
+        desk.wake_readers();
         Ok(reply(&answer))
     }
 }

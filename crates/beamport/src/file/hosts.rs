@@ -393,7 +393,7 @@ impl Instrument {
     /// Whether the part of a host has a stage of the file, or of what is made of it.
     fn is_on(&self, hosts: &Hosts, host: &str, stage: &Stage) -> bool {
         match stage.is_on_each_reader() {
-            true => stage.merge().is_some() && self.is_read_on(hosts, host, stage.name()),
+            true => stage.merge().is_some() && self.readers_of(hosts, stage.name()).iter().any(|reader| reader == host),
             false => hosts.host_of(stage.name()) == host,
         }
     }

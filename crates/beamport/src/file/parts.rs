@@ -210,7 +210,9 @@ impl Instrument {
             for stage in std::mem::take(&mut self.stages) {
                 match stage {
                     Stage::Merge(mut merge) if merge.hosts.is_none() => {
-                        wait_for_hosts(&mut merge, &stages);
+                        if merge.part_inputs.is_empty() {
+                            wait_for_hosts(&mut merge, &stages);
+                        }
                         stages.push(Stage::Merge(merge));
                     }
                     Stage::Merge(merge) => {
@@ -239,13 +241,6 @@ impl Instrument {
                 merge.output = stream::in_memory(merge.output.live.value);
             }
         }
-    }
-
-    /// Whether a stage of this host, or a sink, reads a stream.
-    pub(super) fn is_read_on(&self, hosts: &Hosts, host: &str, stream: &str) -> bool {
-        self.reads()
-            .iter()
-            .any(|(name, inputs)| hosts.host_of(name) == host && inputs.iter().any(|input| *input == stream))
     }
 }
 

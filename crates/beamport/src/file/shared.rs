@@ -117,7 +117,7 @@ impl Instrument {
     }
 
     /// The hosts on which a stream is read, beside those that share a worker.
-    fn readers_of(&self, hosts: &Hosts, stream: &str) -> Vec<String> {
+    pub(super) fn readers_of(&self, hosts: &Hosts, stream: &str) -> Vec<String> {
         let reads = self.reads().into_iter().filter(|(_, inputs)| inputs.iter().any(|input| *input == stream));
         reads.map(|(name, _)| hosts.host_of(name).to_owned()).collect()
     }

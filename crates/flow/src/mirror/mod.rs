@@ -6,8 +6,10 @@
 
 mod follow;
 mod packer;
+mod request;
 mod unpacker;
 
 pub use follow::{Admission, Follow};
-pub use packer::{Packer, Post, Sizes, add_message};
+pub use packer::{Packer, Post, Sizes, add_message, payload_sum};
+pub use request::MirrorRequest;
 pub use unpacker::{BlockOrigins, Place, Unpacker};

@@ -193,12 +193,16 @@ impl Lane {
 
 /// Adds a message of a stream to a block, which is of this stream and epoch.
 pub fn add_message(builder: &mut BlockBuilder, (uuid, epoch): ([u8; 16], u32), message: &Message<'_>, origin: &str) {
-    let sum = match message.entry.parent {
+    builder.push(message.entry, payload_sum(message, (uuid, epoch)), origin, message.payload);
+}
+
+/// The checksum of a payload as blocks have it. `of`: the stream and the epoch of the message.
+pub fn payload_sum(message: &Message<'_>, (uuid, epoch): ([u8; 16], u32)) -> u32 {
+    match message.entry.parent {
         0 => message.entry.payload_sum(&uuid, epoch, message.sequence),
         // Its checksum is salted for another stream.
         _ => crc32c(message.payload),
-    };
-    builder.push(message.entry, sum, origin, message.payload);
+    }
 }
 
 /// The mark of a block: its input and its number there.

@@ -146,7 +146,7 @@ impl Unpacker {
 
     /// Appends the messages of a record that the mirror has not. Full: the same record again, in a later step. `now` in
     /// ns since 1970 UTC.
-    pub fn take(
+    pub fn append_record(
         &mut self,
         record: &[u8],
         offset: u64,

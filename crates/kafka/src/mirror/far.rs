@@ -19,7 +19,7 @@ use crate::limits::{
 use crate::plan::Plan;
 use crate::source::reading;
 use flow::limits::AWAY_PATIENCE;
-use flow::mirror::{Place, Unpacker};
+use flow::mirror::{MirrorRequest, Place, Unpacker};
 use flow::{Fault, Outlet, Passes, Pushed, Resume, Silence, Source, Step};
 use serde_json::{Value, json};
 use std::os::fd::RawFd;
@@ -75,16 +75,15 @@ impl Source for Far {
     /// `{"absent": TIME}`: runs are sealed without the near host up to this time, ns since 1970 UTC.
     /// `{"is_at_end": true}`: whether it has read all that was in the topic at some time since its start.
     fn command(&mut self, request: &Value) -> Result<Value, Fault> {
-        if request["is_at_end"] == true {
-            return Ok(self.open.as_ref().is_some_and(|open| open.was_at_end).into());
+        match (MirrorRequest::read(request)?, &mut self.open) {
+            (MirrorRequest::IsAtEnd, open) => Ok(open.as_ref().is_some_and(|open| open.was_at_end).into()),
+            (MirrorRequest::Absent(until), open) => {
+                if let Some(open) = open {
+                    open.absent = Some(until);
+                }
+                Ok(Value::Null)
+            }
         }
-        let Some(until) = request["absent"].as_i64() else {
-            return Err(Fault::new("a mirror was asked for something unknown", request));
-        };
-        if let Some(open) = &mut self.open {
-            open.absent = Some(until);
-        }
-        Ok(Value::Null)
     }
 
     /// Messages that are sent while it is away stay in the topic.
@@ -257,7 +256,7 @@ impl Open {
                         let offset = record.offset();
                         self.heard = now;
                         let mirror = &self.plan.mirror;
-                        if self.unpacker.take(record.payload(), offset, mirror, now, out)? == Pushed::Full {
+                        if self.unpacker.append_record(record.payload(), offset, mirror, now, out)? == Pushed::Full {
                             return Ok(Step::At(now + FULL_REST));
                         }
                         bytes += record.payload().len();

@@ -221,8 +221,8 @@ impl Input {
         Ok(self.waiting())
     }
 
-    /// The slices are others than those of the commit, and of the messages that waited then so many still do: the rest
-    /// is skipped, or was and is not any more.
+    /// Corrects the count of skipped messages where the slices differ from those of the commit. `waited`, `waiting`:
+    /// messages that waited by the slices of the commit, and those that wait by the present ones.
     pub(super) fn skip_anew(&mut self, waited: u64, waiting: u64) {
         let skipped = self.account.counts.entry(SKIPPED.into()).or_default();
         *skipped = skipped.saturating_add(waited).saturating_sub(waiting);

@@ -23,6 +23,7 @@ use crate::limits::{
     GATHER_KBYTES_MIN, REST, RESULTS_BATCH, START_PATIENCE_MS, STEP_BYTES,
 };
 use flow::limits::AWAY_PATIENCE;
+use flow::mirror::MirrorRequest;
 use flow::records::Input;
 use flow::{Fault, Outlet, Passes, Pushed, Resume, Silence, Source, Step};
 use serde_json::{Value, json};
@@ -83,17 +84,16 @@ impl Source for Gather {
     }
 
     fn command(&mut self, request: &Value) -> Result<Value, Fault> {
-        if request["is_at_end"] == true {
-            return Ok(self.open.as_ref().is_some_and(|open| open.was_at_end).into());
+        match (MirrorRequest::read(request)?, &mut self.open) {
+            (MirrorRequest::IsAtEnd, open) => Ok(open.as_ref().is_some_and(|open| open.was_at_end).into()),
+            (MirrorRequest::Absent(until), open) => {
+                if let Some(open) = open {
+                    let inputs = request["inputs"].as_array().into_iter().flatten().filter_map(Value::as_str);
+                    open.absent = Some((until, inputs.map(str::to_owned).collect()));
+                }
+                Ok(Value::Null)
+            }
         }
-        let Some(until) = request["absent"].as_i64() else {
-            return Err(Fault::new("a mirror was asked for something unknown", request));
-        };
-        if let Some(open) = &mut self.open {
-            let inputs = request["inputs"].as_array().into_iter().flatten().filter_map(Value::as_str);
-            open.absent = Some((until, inputs.map(str::to_owned).collect()));
-        }
-        Ok(Value::Null)
     }
 
     fn misses(&self) -> bool {

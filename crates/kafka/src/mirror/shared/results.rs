@@ -16,13 +16,14 @@ use super::table::{Counts, Entry};
 use super::transaction::{Finished, Returns};
 use crate::limits::{REST, RESULTS_BLOCKS_MAX, RESULTS_BYTES_MAX};
 use flow::limits::{BLOCK_BYTES, CARRIED_BYTES_MAX};
+use flow::mirror::payload_sum;
 use flow::records::Commit;
 use flow::{Aside, Confirmed, Fault, LiveBatch, LiveSink};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use store::{BlockBuilder, BlockHead, Message, beat, crc32c, flags};
+use store::{BlockBuilder, BlockHead, Message, beat, flags};
 
 /// An input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -342,11 +343,7 @@ impl Making {
             self.is_begun = true;
         }
         let of = batch.identity(message);
-        let sum = match message.entry.parent {
-            0 => message.entry.payload_sum(&of.uuid, of.epoch, of.sequence),
-            // Its checksum is salted for another stream.
-            _ => crc32c(message.payload),
-        };
+        let sum = payload_sum(message, (of.uuid, of.epoch));
         let entry = store::Entry { flags: message.entry.flags & !flags::BLOCK, ..*message.entry };
         self.builder.push(&entry, sum, origin, message.payload);
         self.count += 1;

@@ -132,7 +132,7 @@ impl Source for Receiving {
         for _ in 0..RECORDS_MAX {
             let Some(record) = topic.records.get((self.offset - topic.first) as usize) else { break };
             let unpacker = self.unpacker.as_mut().unwrap();
-            if unpacker.take(record, self.offset, &self.mirror, now, out)? == Pushed::Full {
+            if unpacker.append_record(record, self.offset, &self.mirror, now, out)? == Pushed::Full {
                 return Ok(Step::At(now + 1));
             }
             self.offset += 1;
