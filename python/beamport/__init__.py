@@ -13,11 +13,12 @@ from ._core import Batch, Message, Stream, version
 from ._data import Data, open
 from ._errors import Error
 from ._instrument import Instrument, run
+from ._result import result
 from ._run import Run
 from ._worker import finder, statistics, worker
 
 __all__ = [
-    "Batch", "Data", "Error", "Instrument", "Message", "Run", "Stream", "finder", "open", "run", "statistics",
+    "Batch", "Data", "Error", "Instrument", "Message", "Run", "Stream", "finder", "open", "result", "run", "statistics",
     "worker",
 ]  # fmt: skip
 __version__ = version()

@@ -11,8 +11,6 @@ import types
 from collections.abc import Callable
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints, overload
 
-import numpy as np
-
 _Target = TypeVar("_Target", bound=Callable[..., Any])
 
 
@@ -55,7 +53,8 @@ def worker(target: Any = None, *, batch: int = 1, pure: bool = False) -> Any:
 
     It is unchanged: call it in a notebook, in a test, and in a slot of `[worker.NAME]`. It is given one message
     (or with `batch` a `Batch` of at most so many), and returns or yields what becomes of it: nothing, numbers (`f144`),
-    arrays (`ad00`), dicts of these (`da00`), or messages.
+    arrays (`ad00`), dicts of these (`da00`), text, messages, an array or a message and its attributes
+    (`return frame, {"beam": 1.0}`), or `result(...)`, which also says of which message it is; several in a list.
 
     The keys of `[worker.NAME.parameters]` are keyword arguments of a function, and of `__init__` of a class. A class may
     have `setup()`, `teardown()`, and `configure(**parameters)` for parameters that change at run time; without it
@@ -229,12 +228,3 @@ class Code:
 
     def _hook(self, name: str) -> Callable[[], Any]:
         return getattr(self._made, name, lambda: None)
-
-
-def _plain(value: Any) -> np.ndarray:
-    """An array of numbers in C order and the byte order of the machine."""
-    array = np.asarray(value)
-    if array.dtype == bool:
-        array = array.view(np.uint8)
-    # Not `ascontiguousarray`, which makes a number an array of one.
-    return np.require(array.astype(array.dtype.newbyteorder("="), copy=False), requirements="C").reshape(array.shape)

@@ -22,6 +22,7 @@ def page() -> str:
         "open",
         "run",
         "worker",
+        "result",
         "finder",
         "statistics",
         "Data",

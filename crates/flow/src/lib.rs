@@ -36,7 +36,7 @@ pub use contract::room::Pushed;
 pub use contract::sink::{Aside, Product, Sink};
 pub use contract::slot::{Outputs, Slot, SlotOptions, Stepped};
 pub use contract::source::{Outlet, Silence, Source, Step};
-pub use contract::worker::{Made, Stop, Waiting, Worker};
+pub use contract::worker::{Ended, Made, Stop, Waiting, Worker};
 pub use fault::{Fault, Interruption, Passes};
 pub use job::{LoadJob, SlotJob, WriterJob};
 pub use limits::SLOTS_MAX;

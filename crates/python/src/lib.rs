@@ -23,6 +23,7 @@ mod numpy;
 mod owned;
 mod position;
 mod reader_pool;
+mod results;
 mod stream;
 mod worker;
 mod writer;

@@ -7,11 +7,12 @@ use crate::owned::{MessageBytes, Ours, Pinned, bytes_of};
 use flow::Fault;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyIterator, PyList, PyString};
 use std::sync::Arc;
 use store::Entry;
 use wire::ad00::{self, Ad00};
-use wire::{DType, Field};
+use wire::{DType, Field, da00};
 
 /// One time-stamped, numbered, typed piece of data, as it lies in stream memory.
 ///
@@ -29,7 +30,7 @@ use wire::{DType, Field};
 pub(crate) struct Message {
     /// Position in the stream: 0, 1, 2...
     #[pyo3(get)]
-    sequence: u64,
+    pub(crate) sequence: u64,
     entry: Entry,
     pinned: Pinned,
     /// First byte of the payload in the segment.
@@ -52,6 +53,11 @@ impl Message {
         Ok((&self.entry, self.bytes()))
     }
 
+    /// The name of its origin.
+    pub(crate) fn origin_name(&self) -> &str {
+        &self.origin
+    }
+
     fn check(&self, py: Python<'_>) -> PyResult<()> {
         self.pinned.check(py, "a message")
     }
@@ -61,7 +67,7 @@ impl Message {
         wire::fields(self.bytes()).map_err(|e| unreadable(py, self.sequence, &self.entry, &e))
     }
 
-    fn value<'py>(&self, py: Python<'py>, field: &Field<'_>) -> PyResult<Bound<'py, PyAny>> {
+    fn value_of<'py>(&self, py: Python<'py>, field: &Field<'_>) -> PyResult<Bound<'py, PyAny>> {
         Ok(match field {
             Field::None => py.None().into_bound(py),
             Field::Bool(value) => value.into_pyobject(py)?.to_owned().into_any(),
@@ -91,6 +97,22 @@ impl Message {
         numpy::array(py, view, shape, numpy::dtype(py, dtype)?)
     }
 
+    /// A number, text, or a view of several numbers.
+    fn attribute<'py>(&self, py: Python<'py>, data: wire::Numbers<'_>) -> PyResult<Bound<'py, PyAny>> {
+        match (data.as_text(), data.get(0)) {
+            (Some(text), _) => Ok(PyString::new(py, text).into_any()),
+            (None, Some(number)) if data.len() == 1 => self.value_of(py, &Field::from(number)),
+            _ => self.view(py, data.dtype(), data.bytes(), &[data.len()]),
+        }
+    }
+
+    /// The error for a message that has no `value`.
+    fn no_value(&self, py: Python<'_>) -> PyErr {
+        let what = format!("message {} has no `value`", self.sequence);
+        let cause = format!("it is of schema {}, which has several things that are measured", self.entry.schema);
+        fault::error(py, Fault::new(what, cause).hint("name one: `m[\"pixel_id\"]`; `m.keys()` lists them"))
+    }
+
     /// The message as a frame; `asked` is what only frames have.
     fn frame(&self, py: Python<'_>, asked: &str) -> PyResult<Ad00<'_>> {
         self.check(py)?;
@@ -106,7 +128,7 @@ impl Message {
     fn table<'py>(&self, py: Python<'py>, fields: &wire::Fields<'_>) -> PyResult<Bound<'py, PyDict>> {
         let table = PyDict::new(py);
         for (name, field) in fields {
-            table.set_item(name, self.value(py, field)?)?;
+            table.set_item(name, self.value_of(py, field)?)?;
         }
         Ok(table)
     }
@@ -205,6 +227,65 @@ impl Message {
         self.view(py, frame.data.dtype(), frame.data.bytes(), &frame.shape())
     }
 
+    /// The measured value: the number, text or array of a value (`f144`, `f142`), the pixels of a frame (`ad00`),
+    /// the `signal` of a data array (`da00`), the counts of a histogram (`hs00`, `hs01`), the content of a `json`.
+    /// Arrays are read-only views in stream memory.
+    ///
+    /// Raises `Error` for messages that have several such things, such as events.
+    #[getter]
+    fn value<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match &self.entry.schema.0 {
+            b"ad00" => self.array(py),
+            b"da00" => {
+                self.check(py)?;
+                let read = da00::read(self.bytes()).map_err(|e| unreadable(py, self.sequence, &self.entry, &e))?;
+                let signal = read.data.iter().find(|one| one.name == "signal").ok_or_else(|| self.no_value(py))?;
+                match signal.axes.is_empty() && signal.data.len() == 1 {
+                    true => self.attribute(py, signal.data),
+                    false => self.view(py, signal.data.dtype(), signal.data.bytes(), &signal.extent()),
+                }
+            }
+            b"json" => py.import("json")?.call_method1("loads", (self.__getitem__(py, "json")?,)),
+            _ => {
+                let fields = self.parsed(py)?;
+                let value = fields.iter().find(|(name, _)| matches!(*name, "value" | "data"));
+                self.value_of(py, &value.ok_or_else(|| self.no_value(py))?.1)
+            }
+        }
+    }
+
+    /// `value` as an array, of no dimensions for one number; `np.asarray(m)` is the same.
+    #[getter]
+    fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        py.import("numpy")?.call_method1("asarray", (self.value(py)?,))
+    }
+
+    #[pyo3(signature = (dtype=None, copy=None))]
+    fn __array__<'py>(
+        &self,
+        py: Python<'py>,
+        dtype: Option<Bound<'py, PyAny>>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let values = self.values(py)?;
+        let is_same = match &dtype {
+            Some(dtype) => values.getattr("dtype")?.eq(dtype)?,
+            None => true,
+        };
+        match (is_same, copy) {
+            (true, Some(true)) => values.call_method0("copy"),
+            (true, _) => Ok(values),
+            (false, Some(false)) => Err(PyValueError::new_err("another type needs a copy")),
+            (false, _) => values.call_method1("astype", (dtype,)),
+        }
+    }
+
+    /// Time of the data (`source_time`) as `numpy.datetime64`, to the ns, in UTC.
+    #[getter]
+    fn time<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        py.import("numpy")?.call_method1("datetime64", (self.entry.source_time, "ns"))
+    }
+
     /// The number that a camera gave its frame (`int`); `origin_seq` is what loss is counted by.
     ///
     /// Raises `Error` where the message is no frame (schema `ad00`).
@@ -213,30 +294,34 @@ impl Message {
         Ok(self.frame(py, "id")?.id)
     }
 
-    /// The attributes of a frame, `{name: value}`: `str`, `int`, `float`, or a view where there is not just one number.
+    /// The attributes of a frame (`ad00`) or a data array (`da00`), `{name: value}`: `str`, `int`, `float`, or a view
+    /// where there is not just one number. Of a data array these are the variables without dimensions beside `signal`.
     ///
-    /// Of a name that comes twice the last counts. Descriptions and sources are in `m["attributes"]`.
-    /// Raises `Error` where the message is no frame (schema `ad00`).
+    /// It cannot be changed: a worker returns `m, {"name": value}` to add some. Of a name that comes twice the last
+    /// counts. Descriptions and sources are in `m["attributes"]`. Raises `Error` for messages of other schemas.
     #[getter]
-    fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let metadata = PyDict::new(py);
-        for attribute in self.frame(py, "metadata")?.attributes.iter() {
-            let data = &attribute.data;
-            let value = match (data.as_text(), data.get(0)) {
-                (Some(text), _) => PyString::new(py, text).into_any(),
-                (None, Some(number)) if data.len() == 1 => self.value(py, &Field::from(number))?,
-                _ => self.view(py, data.dtype(), data.bytes(), &[data.len()])?,
-            };
-            metadata.set_item(attribute.name, value)?;
+        if self.entry.schema.0 == da00::ID {
+            self.check(py)?;
+            let read = da00::read(self.bytes()).map_err(|e| unreadable(py, self.sequence, &self.entry, &e))?;
+            for variable in read.data.iter().filter(|one| one.axes.is_empty() && one.name != "signal") {
+                metadata.set_item(variable.name, self.attribute(py, variable.data)?)?;
+            }
+        } else {
+            for attribute in self.frame(py, "metadata")?.attributes.iter() {
+                metadata.set_item(attribute.name, self.attribute(py, attribute.data)?)?;
+            }
         }
-        Ok(metadata)
+        static METADATA: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        METADATA.import(py, "beamport._result", "Metadata")?.call1((metadata,))
     }
 
     /// Value of a field: a read-only numpy view for arrays, see the class.
     fn __getitem__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
         let fields = self.parsed(py)?;
         match fields.iter().find(|field| field.0 == name) {
-            Some((_, field)) => self.value(py, field),
+            Some((_, field)) => self.value_of(py, field),
             None => Err(no_field(py, &self.entry, name, &fields)),
         }
     }

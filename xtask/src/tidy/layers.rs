@@ -211,7 +211,7 @@ const CRATES: [Layers; 17] = [
             &["memory"],
             &["numpy"],
             &["codec", "message"],
-            &["batch", "named"],
+            &["batch", "named", "results"],
             &["cursor", "worker"],
             &["stream"],
             &["append"],

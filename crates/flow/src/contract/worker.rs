@@ -92,6 +92,15 @@ pub struct Made {
     pub flags: u16,
 }
 
+/// How one of several messages ends that were done together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// With so many of the pushed messages.
+    Made(u32),
+    /// It passes unchanged: the output points to it in the input.
+    Same,
+}
+
 impl Made {
     /// As the message that it is made of, but for its schema.
     pub fn of(entry: &Entry, schema: [u8; 4]) -> Self {

@@ -5,7 +5,7 @@ use super::input::NOWHERE;
 use super::task::{COPY, FILTERED, MORE, SAME, Task, WAITS};
 use crate::aside::Unhandled;
 use crate::data::stream_fault;
-use crate::worker::{Made, Stop, Waiting};
+use crate::worker::{Ended, Made, Stop, Waiting};
 use crate::{Fault, Pushed};
 use store::{Batch, Entry, Error, Message, Meta, Reader, Writer};
 
@@ -86,7 +86,12 @@ impl Outputs<'_> {
 
     /// Appends a message that was made of several: its origin is the worker.
     pub fn push_own(&mut self, made: &Made, parts: &[&[u8]]) -> Result<(), Stop> {
-        let origin = self.writer.origin(self.stage).map_err(|e| Stop::Fault(stream_fault(self.stage, e)))?;
+        self.push_of(self.stage, made, parts)
+    }
+
+    /// Appends a message of an origin that the code names.
+    pub fn push_of(&mut self, origin: &str, made: &Made, parts: &[&[u8]]) -> Result<(), Stop> {
+        let origin = self.writer.origin(origin).map_err(|e| Stop::Fault(stream_fault(self.stage, e)))?;
         self.append(origin, made, parts)
     }
 
@@ -212,10 +217,35 @@ impl Outputs<'_> {
         account.next += 1;
     }
 
+    /// Ends messages that were done together, in their order, each with the number of its results. The results pushed
+    /// since the last message that ended are in the order of these messages.
+    pub fn done_each(&mut self, ended: &[(u64, Ended)]) {
+        if let Some(row) = &mut self.row {
+            row.end();
+        }
+        for (sequence, end) in ended {
+            self.pass(*sequence);
+            let made = match end {
+                Ended::Made(count) => *count,
+                Ended::Same => SAME,
+            };
+            self.account.uneven |= made != 1;
+            self.account.outputs.push(made);
+            self.account.next += 1;
+        }
+        self.account.open = 0;
+    }
+
+    /// Whether a message that passes unchanged is to be pushed as a copy, and cannot end as [`Ended::Same`].
+    #[must_use]
+    pub fn copies(&self) -> bool {
+        self.task.arguments == COPY
+    }
+
     /// The message ends, and passes unchanged: the output points to it in the input, and nothing is copied unless
     /// the output is to survive what the input does not. To be called before anything was pushed.
     pub fn same(&mut self, message: &Message<'_>) -> Result<(), Stop> {
-        if self.task.arguments == COPY {
+        if self.copies() {
             return self.copy(message);
         }
         self.done(message);

@@ -1,0 +1,133 @@
+"""What messages hold as one value, and what `beamport.result` accepts and refuses, without a slot."""
+
+from __future__ import annotations
+
+import json
+
+import beamport
+import numpy as np
+import pytest
+from beamport._result import said
+from payloads import T0
+
+IMAGE = np.arange(12, dtype="u2").reshape(3, 4)
+Q = np.linspace(0.01, 0.1, 3)
+AXES = [{"name": "signal", "axes": ["Q"], "data": Q, "unit": "1/cm"}, {"name": "Q", "axes": ["Q"], "data": Q}]
+
+
+@pytest.fixture
+def messages(memory) -> dict[str, beamport.Message]:
+    """One message of each kind, by a name."""
+    contents = {
+        "number": ("f144", {"source_name": "T", "timestamp": T0, "value": 1.5}),
+        "array": ("f144", {"source_name": "T", "timestamp": T0, "value": np.array([1, 2])}),
+        "text": ("f142", {"source_name": "T", "timestamp": T0, "value": "word"}),
+        "frame": ("ad00", {"source_name": "cam", "id": 7, "timestamp": T0, "data": IMAGE}),
+        "curve": ("da00", {"source_name": "iq", "timestamp": T0, "data": AXES}),
+        "json": ("json", {"json": json.dumps({"a": [1, None]})}),
+        "events": ("ev44", {"source_name": "b", "message_id": 1, "reference_time": [T0], "reference_time_index": [0]}),
+    }
+    data = beamport.open(memory)
+    with data.create("all", level="memory") as stream:
+        for schema, fields in contents.values():
+            stream.append(schema, fields, time=T0)
+    return dict(zip(contents, data["all"].read(), strict=True))
+
+
+def test_value_and_time_are_what_they_look_like(messages):
+    value = {name: m.value for name, m in messages.items() if name != "events"}
+    assert (value["number"], value["text"], value["json"]) == (1.5, "word", {"a": [1, None]})
+    assert np.array_equal(value["array"], [1, 2]) and np.array_equal(value["frame"], IMAGE)
+    assert np.array_equal(value["curve"], Q) and not value["curve"].flags.writeable
+    number, frame = messages["number"], messages["frame"]
+    assert float(np.asarray(number)) == 1.5 and number.values.shape == ()
+    assert np.asarray(frame).dtype == np.uint16 and np.mean(frame) == IMAGE.mean()
+    assert np.array(frame, dtype=float).dtype == np.float64
+    assert frame.time == np.datetime64(T0, "ns")
+    with pytest.raises(beamport.Error, match="ev44.*\n.*pixel_id"):
+        _ = messages["events"].value
+
+
+def test_metadata_cannot_be_changed(messages):
+    metadata = messages["frame"].metadata
+    changes = [
+        lambda: metadata.__setitem__("x", 1),
+        lambda: metadata.update(x=1),
+        lambda: metadata.setdefault("x", 1),
+        lambda: metadata.pop("x"),
+        metadata.clear,
+    ]
+    for change in changes:
+        with pytest.raises(TypeError, match="return `message, "):
+            change()
+    assert {**metadata, "x": 1} == {"x": 1}
+
+
+REFUSED = [
+    ({"value": 1 + 2j}, '"real": a.real'),
+    ({"value": b"x"}, "np.frombuffer"),
+    ({"value": {3, 1}}, "sorted"),
+    ({"value": len}, r"write `\(\)`"),
+    ({"value": object()}, "returns or yields nothing, numbers, text"),
+    ({"value": np.array(["a"])}, "tolist"),
+    ({"value": np.datetime64("2026-01-01")}, "ns since 1970"),
+    ({"value": np.zeros(2, "i4,f4")}, "its columns as a dict"),
+    ({"value": np.longdouble(1)}, "float64"),
+    ({"value": {1: 2.0}}, "keys are names"),
+    ({"value": {"a": Q, "b": None}}, "tolist"),
+    ({"value": {"a": float("nan"), "b": None}}, "in place of NaN"),
+    ({"value": "text", "unit": "mm"}, "text has no `unit`"),
+    ({"value": Q, "axes": "Q"}, r'\["y", "x"\]'),
+    ({"value": Q, "axes": ["y", "x"]}, "2 axes are given for 1 dimensions"),
+    ({"value": Q, "axes": {"Q": Q[:1]}}, "edges, one more"),
+    ({"value": Q, "axes": {"Q": IMAGE}}, "coordinates of 2 dimensions"),
+    ({"value": Q, "axes": {"Q": (None, "mm")}}, "has a unit and no coordinates"),
+    ({"value": Q, "axes": ["signal"]}, "cannot be called 'signal'"),
+    ({"value": Q, "unit": 3}, "`unit` is 3"),
+    ({"value": Q, "unit": {"I": "mm"}}, "names of the values"),
+    ({"value": Q, "of": 3}, "of=message"),
+    ({"value": Q, "name": ""}, "`name` is ''"),
+    ({"value": Q, "attributes": [1]}, "give a dict"),
+    ({"value": Q, "attributes": {"x": None}}, r"return \[message"),
+    ({"value": Q, "attributes": {"x": {"y": 1}}}, r"return \[message"),
+    ({"value": Q, "attributes": {"x": IMAGE}}, "has 2 dimensions"),
+    ({"value": Q, "axes": {"Q": Q}, "attributes": {"Q": 1}}, "the name of a value or an axis"),
+    ({"value": beamport.result(1)}, "a result already"),
+]
+
+
+@pytest.mark.parametrize(("given", "instead"), REFUSED, ids=lambda each: repr(each)[:30])
+def test_what_no_message_can_hold_is_refused_with_what_to_write(given, instead):
+    with pytest.raises((TypeError, ValueError), match=instead):
+        beamport.result(**given)
+
+
+def test_dimensions_units_and_edges_are_those_given():
+    edges = np.linspace(0, 1, 5)
+    image = beamport.result(IMAGE, unit="counts", axes={"y": None, "x": (edges, "mm")}, attributes={"n": 1, "s": "t"})
+    kind, name, variables, _ = said(image)[2:]
+    assert (kind, name) == ("variables", None)
+    assert [(v[0], v[1], v[3]) for v in variables] == [
+        ("signal", "counts", ["y", "x"]),
+        ("x", "mm", ["x"]),
+        ("n", None, []),
+        ("s", None, []),
+    ]
+    units = {"signal": "1/cm", "Q": "1/angstrom"}
+    curve = beamport.result({"signal": Q, "errors": Q, "Q": Q}, unit=units, axes=["Q"], name="I")
+    assert [v[:4] for v in said(curve)[4]] == [
+        ("signal", "1/cm", "I", ["Q"]),
+        ("errors", "1/cm", None, ["Q"]),
+        ("Q", "1/angstrom", None, ["Q"]),
+    ]
+
+
+def test_a_message_and_a_dict_are_one_and_a_list_is_several(messages):
+    frame = messages["frame"]
+    of, is_named, kind, _, content, attributes = said((frame, {"beam": 1.0}))
+    assert (of, is_named, kind, content) == (frame, False, "frame", frame)
+    assert [name for name, _ in attributes] == ["beam"]
+    assert said([frame, {"beam": 1.0}]) is None
+    with pytest.raises(TypeError, match="a message of schema f144 is passed on as it is"):
+        said((messages["number"], {"beam": 1.0}))
+    assert said(beamport.result(frame, unit="counts", axes=["y", "x"]))[2] == "variables"
