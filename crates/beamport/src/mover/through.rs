@@ -62,7 +62,7 @@ pub fn pass(
     handle.publish_view((&intake).into());
     let stop = Arc::new(AtomicBool::new(false));
     let mut work = workers::options(section);
-    (work.batch, work.batch_wait) = (declared.batch, i64::MAX);
+    work.batch = declared.batch;
     let mut worker = workers::start(data, section, work, (vec![handle.clone()], Vec::new()), &stop)?;
     let played = (|| {
         // Nothing comes before the worker stands in the input, and we in the output: all that comes waits for both.

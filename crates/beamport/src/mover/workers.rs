@@ -44,6 +44,8 @@ pub(super) fn options(section: &WorkerSection) -> WorkOptions {
         share: section.share.value,
         set: u32::try_from(section.set.value).unwrap_or(1),
         turn: section.turn.value,
+        // Code of the user says it.
+        batch: u64::from(!section.is_python()),
         keep_order: section.order.value == Order::Keep,
         time_max: ns(section.time_max.value),
         parameters: section.parameters.0.to_string(),
@@ -94,6 +96,7 @@ fn run(
     let mut promised = Vec::new();
     let mut cutting: Option<CutOver> = None;
     let mut asking: Option<Asking> = None;
+    let mut declaring = (options.batch == 0).then(|| slots.ask_batch(stop));
     loop {
         while cutting.is_none()
             && asking.is_none()
@@ -120,6 +123,11 @@ fn run(
                 Ok(answer) => promised.push((work.change(), asked.answer, answer)),
                 Err(fault) => drop(asked.answer.send(Err(fault))),
             }
+            declaring = Some(slots.ask_batch(stop));
+        }
+        if let Some(batch) = declaring.as_ref().and_then(|declaring| declaring.try_recv().ok()) {
+            work.set_batch(batch);
+            declaring = None;
         }
         // An answer must hold after a restart too: it waits until the change is safe.
         promised.retain(|(block, answer, value)| {
@@ -144,6 +152,7 @@ fn run(
         };
         if is_done {
             cutting = None;
+            declaring = Some(slots.ask_batch(stop));
             handle.runs(slots.section.code().to_json());
         }
         let starts = until.is_none() && cutting.as_ref().is_none_or(|cutting| cutting.starts(&slots));
@@ -324,6 +333,19 @@ impl<'a> Slots<'a> {
             let what = || format!("cannot configure worker `{}`", section.name);
             // Nobody hears it when the instrument ends.
             let _ = tell.send(said.map_err(|fault| fault.leads_to(what())));
+        });
+        said
+    }
+
+    /// Asks the code how many messages it takes together, while all else goes on. Code that cannot be loaded takes none:
+    /// its slots say why.
+    fn ask_batch(&self, stop: &Arc<AtomicBool>) -> Receiver<u64> {
+        let (tell, said) = channel();
+        let (mut section, stop, data) = (self.section.clone(), stop.clone(), self.data.folder.clone());
+        section.parameters.value.0 = self.parameters.clone();
+        std::thread::spawn(move || {
+            let said = declared(&data, &section, false, &|| stop.load(Ordering::Relaxed));
+            let _ = tell.send(said.map_or(1, |declared| declared.batch));
         });
         said
     }

@@ -35,6 +35,8 @@ pub struct RunsView {
     /// The stream that holds them.
     stream: String,
     reader: Option<Reader>,
+    /// Also reads steps that a power cut can take back.
+    early: bool,
     runs: Vec<Run>,
     /// Where each of them stands, by name.
     places: HashMap<String, usize>,
@@ -55,7 +57,15 @@ impl RunsView {
     /// The same of a stream of another name: the mirror of the runs of another host.
     pub fn of(data: &Data, stream: &str) -> Self {
         let (runs, places, steps, lost, instruments) = Default::default();
-        Self { data: data.clone(), stream: stream.to_owned(), reader: None, runs, places, steps, lost, instruments }
+        let (stream, reader, early) = (stream.to_owned(), None, false);
+        Self { data: data.clone(), stream, reader, early, runs, places, steps, lost, instruments }
+    }
+
+    /// The same, with the steps that are not safe on the disk yet.
+    pub fn early(data: &Data) -> Self {
+        let mut view = Self::new(data);
+        view.early = true;
+        view
     }
 
     /// All runs, oldest first, each as its newest message says. A message that does not verify is passed over: the run
@@ -63,7 +73,8 @@ impl RunsView {
     pub fn refresh(&mut self) -> Result<&[Run], Fault> {
         if self.reader.is_none() {
             // Up to the mark: a step of a run that a power cut can take back has not happened.
-            match Reader::open(&self.data.media, &self.data.stream(&self.stream), ReadOptions::default()) {
+            let options = ReadOptions { early: self.early, ..ReadOptions::default() };
+            match Reader::open(&self.data.media, &self.data.stream(&self.stream), options) {
                 Ok(reader) => self.reader = Some(reader),
                 Err(store::Error::Missing(_)) => return Ok(&self.runs),
                 Err(e) => return Err(stream_fault(&self.stream, e)),
@@ -110,6 +121,11 @@ impl RunsView {
                 self.runs.push(run);
             }
         }
+    }
+
+    /// Whether the stream of runs was there at the last look.
+    pub fn is_open(&self) -> bool {
+        self.reader.is_some()
     }
 
     /// Number of steps that were read so far.
@@ -194,7 +210,7 @@ pub struct StreamView {
     pub done: u64,
     /// Messages below are as safe as the stream's level promises.
     pub safe: u64,
-    /// Of a source: its last message found no room.
+    /// Its last message found no room; of a worker or a merge, this or an input of it.
     pub is_blocked: bool,
 }
 

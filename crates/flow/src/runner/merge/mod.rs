@@ -119,16 +119,19 @@ pub struct UpstreamState {
     pub begun: u64,
     /// See `begun`.
     pub done: u64,
+    /// See [`StreamView::is_blocked`].
+    pub is_blocked: bool,
 }
 
 impl UpstreamState {
     /// Nothing is known.
-    pub const NOTHING: Self = Self { frontier: i64::MIN, ended: false, begun: 0, done: 0 };
+    pub const NOTHING: Self = Self { frontier: i64::MIN, ended: false, begun: 0, done: 0, is_blocked: false };
 }
 
 impl From<&StreamView> for UpstreamState {
     fn from(view: &StreamView) -> Self {
-        Self { frontier: view.frontier, ended: view.ended, begun: view.begun, done: view.done }
+        let StreamView { frontier, ended, begun, done, is_blocked, .. } = *view;
+        Self { frontier, ended, begun, done, is_blocked }
     }
 }
 
@@ -205,6 +208,8 @@ pub struct Merge {
     moved_at: i64,
     ended: bool,
     no_room: Option<Fault>,
+    /// A source of it has no room for its next message.
+    is_blocked: bool,
 }
 
 impl Merge {
@@ -267,6 +272,7 @@ impl Merge {
             moved_at: i64::MIN,
             ended: false,
             no_room: None,
+            is_blocked: false,
         };
         match (last, plan) {
             (Some(mut commit), Some(plan)) => {
@@ -293,6 +299,7 @@ impl Merge {
     /// that is never set; `upstream` of each input, in the order of opening.
     pub fn step(&mut self, now: i64, clock: i64, upstream: &[UpstreamState]) -> Result<Step, Fault> {
         self.no_room = None;
+        self.is_blocked = upstream.iter().any(|upstream| upstream.is_blocked);
         let mut due = self.show()?;
         self.inputs.iter_mut().zip(upstream).try_for_each(|(input, upstream)| input.attach(*upstream))?;
         // Between two slices, of which the next may be on its way when this step ends.
@@ -761,6 +768,7 @@ impl From<&Merge> for StreamView {
             ended: merge.ended(),
             marked: merge.marked(),
             safe: merge.safe(),
+            is_blocked: merge.is_blocked,
             ..Self::default()
         }
     }

@@ -12,7 +12,7 @@ use crate::slot::{COPY, TIME};
 
 impl Work {
     /// Gives slots what there is to do.
-    pub(super) fn deal(&mut self, clock: i64) -> Result<bool, Fault> {
+    pub(super) fn deal(&mut self) -> Result<bool, Fault> {
         let mut did = false;
         // What came back goes first: all that is behind waits for it.
         let open: Vec<u64> = self
@@ -41,7 +41,7 @@ impl Work {
                 input += 1;
                 continue;
             }
-            let Some((first, next)) = self.next_block(input, clock) else {
+            let Some((first, next)) = self.next_block(input) else {
                 input += 1;
                 continue;
             };
@@ -51,7 +51,6 @@ impl Work {
             let id = self.add_piece(input, first, next);
             self.sources[input].compare(next - 1);
             self.sources[input].cut = next;
-            self.sources[input].waits_since = None;
             did = true;
             self.give(id)?;
         }
@@ -107,7 +106,7 @@ impl Work {
     }
 
     /// The next messages of an input that go together.
-    pub(super) fn next_block(&mut self, input: usize, clock: i64) -> Option<(u64, u64)> {
+    pub(super) fn next_block(&mut self, input: usize) -> Option<(u64, u64)> {
         let source = &mut self.sources[input];
         source.cut = source.cut.max(source.account.next);
         source.cut = source.done_to(source.cut);
@@ -124,22 +123,14 @@ impl Work {
             _ => self.turn_left,
         };
         count = count.min(there).min(BLOCK_MESSAGES_MAX);
-        if self.options.batch > 1 {
-            let batch = self.options.batch;
-            let whole = there / batch * batch;
-            count = match whole {
-                0 => {
-                    // Not whole: it waits for more, but not for ever.
-                    let since = *source.waits_since.get_or_insert(clock);
-                    let is_over = source.ended || clock.saturating_sub(since) >= self.options.batch_wait;
-                    if !is_over {
-                        return None;
-                    }
-                    there
-                }
-                whole => count.next_multiple_of(batch).min(whole),
-            };
-        }
+        count = match self.options.batch {
+            0 => return None,
+            // The host that makes the blocks of another host does not know of batches.
+            batch if batch > 1 && !self.options.by_blocks => {
+                source.batches(first, (count.next_multiple_of(batch).min(there), there), batch, &self.edges)?
+            }
+            _ => count,
+        };
         // A block is of one epoch.
         let header = source.reader.header();
         let epoch_ends = header.epochs.iter().find(|e| e.1 > first).map_or(u64::MAX, |e| e.1);

@@ -9,6 +9,7 @@
 //! answers in the slots' streams; it resumes at the first unanswered message. A slot that dies returns its tasks
 //! ([`Work::died`]); a message at which two slots died is set aside.
 
+mod batches;
 mod cutover;
 mod deal;
 mod output;
@@ -19,6 +20,7 @@ mod slots;
 mod source;
 pub(crate) mod statistics;
 
+use self::batches::RunEdges;
 pub use self::cutover::{Boundary, WorkerNow};
 use self::piece::{Part, Piece, Row, Todo};
 use self::slot_entry::SlotEntry;
@@ -88,10 +90,8 @@ pub struct WorkOptions {
     pub set: u32,
     /// Messages of one turn; 0 = as many as take about 5 ms.
     pub turn: u64,
-    /// Messages that user code takes together; 1 = each alone.
+    /// Messages that user code takes together; 1 = each alone, 0 = not known yet ([`Work::set_batch`]).
     pub batch: u64,
-    /// How long a batch waits to be full, ns.
-    pub batch_wait: i64,
     /// Output in the order of the input.
     pub keep_order: bool,
     /// Longest time of user code on a message, ns.
@@ -122,7 +122,6 @@ impl WorkOptions {
             set: 1,
             turn: 0,
             batch: 1,
-            batch_wait: 1_000_000_000,
             keep_order: true,
             time_max: 30_000_000_000,
             parameters: "{}".into(),
@@ -239,6 +238,8 @@ pub struct Work {
     since: Value,
     /// No block is cut.
     holds: bool,
+    /// Where batches are cut short.
+    edges: RunEdges,
     /// Time has passed for an input, and the commit of it is not safe: until then no block is cut.
     passes_time: bool,
 }
@@ -316,6 +317,7 @@ impl Work {
             asked,
             since,
             holds: false,
+            edges: RunEdges::new(data),
             passes_time: false,
             output,
             options,
@@ -352,12 +354,20 @@ impl Work {
         }
         did |= looks && self.take_back_overwritten();
         did |= self.reclaim();
-        did |= self.deal(clock)?;
+        if self.options.batch > 1 {
+            self.edges.refresh(looks)?;
+        }
+        did |= self.deal()?;
         did |= self.show(now)?;
         did |= self.settle()?;
         self.publish_statistics(now, clock)?;
         self.output.relieve().map_err(|e| stream_fault(&self.stage, e))?;
         Ok(did)
+    }
+
+    /// Sets how many messages user code takes together, once that is known.
+    pub fn set_batch(&mut self, batch: u64) {
+        self.options.batch = batch.max(1);
     }
 
     fn add_piece(&mut self, input: usize, first: u64, next: u64) -> u64 {
@@ -416,17 +426,10 @@ impl Work {
             Level::Disk => self.output.mark(Level::Disk),
         };
         let marked = safe >= self.output.next_sequence();
+        let is_full = self.output.is_pressed() || self.places.iter().any(|place| place.is_full);
+        let is_blocked = is_full || self.sources.iter().any(|source| source.is_blocked);
         let done = if self.pieces.is_empty() && self.pending.is_empty() { self.next_piece } else { self.done };
-        StreamView {
-            name: self.stage.clone(),
-            frontier,
-            ended,
-            marked,
-            begun: self.next_piece,
-            done,
-            safe,
-            is_blocked: false,
-        }
+        StreamView { name: self.stage.clone(), frontier, ended, marked, begun: self.next_piece, done, safe, is_blocked }
     }
 
     /// All that the inputs have now is done and committed.

@@ -30,8 +30,10 @@ pub(super) struct Source {
     /// All up to a time is there below a sequence.
     pub(super) coming: Option<(i64, u64)>,
     pub(super) ended: bool,
-    /// Since when a batch waits to be full, ns of `Media::clock`.
-    pub(super) waits_since: Option<i64>,
+    /// All up to a time is published below a sequence; the newest such statement.
+    pub(super) complete: (i64, u64),
+    /// The input, or one before it, has no room for its next message.
+    pub(super) is_blocked: bool,
     /// Committed, and its commit is safe.
     pub(super) committed: u64,
     /// A recovery has cut messages that were read, since the last commit was made.
@@ -170,7 +172,8 @@ impl Source {
             frontier: i64::MIN,
             coming: None,
             ended: false,
-            waits_since: None,
+            complete: (i64::MIN, 0),
+            is_blocked: false,
             committed: next,
             is_cut,
             kept,
@@ -205,7 +208,7 @@ impl Source {
     }
 
     /// Behind the last message that was published. On disk the reader sees it later, and the frontier speaks of it.
-    fn published(&self) -> u64 {
+    pub(super) fn published(&self) -> u64 {
         self.reader.bounds().count
     }
 
@@ -234,8 +237,11 @@ impl Source {
         if is_first || is_due && self.reader.end() <= self.cut {
             self.reader.reattach().map_err(|e| stream_fault(&self.account.stream, e))?;
         }
-        self.ended = view.ended;
+        (self.ended, self.is_blocked) = (view.ended, view.is_blocked);
         let end = self.published();
+        if view.frontier > self.complete.0 {
+            self.complete = (view.frontier, end);
+        }
         if self.coming.is_none() && view.frontier > self.frontier {
             self.coming = Some((view.frontier, end));
         }
