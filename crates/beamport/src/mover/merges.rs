@@ -49,6 +49,7 @@ fn run(
             wait: ns(section.wait_of(input)),
             slices: part.and_then(|part| part.slices),
             by_frontier: part.is_some_and(|part| part.by_frontier),
+            is_made_again: part.is_some_and(|part| part.is_made_again),
         }
     };
     let streams: Vec<MergeInput> = section.inputs.iter().map(of).collect();

@@ -344,7 +344,7 @@ fn builders_have_parts_of_a_merge_and_of_the_workers_behind_it() {
     let merge = fb2.merges().nth(1).unwrap();
     let slices = flow::TimeSlices { length: 20_000_000, parts: 2, part: 1, overlap: 1_000_000 };
     assert!(
-        merge.part_inputs.values().all(|part| *part == PartInput { slices: Some(slices), by_frontier: false }),
+        merge.part_inputs.values().all(|part| *part == PartInput { slices: Some(slices), ..PartInput::default() }),
         "{merge:?}"
     );
     assert_eq!(merge.wait_of("d3"), Duration::from_secs(1));
@@ -369,13 +369,15 @@ fn builders_have_parts_of_a_merge_and_of_the_workers_behind_it() {
     assert_eq!(inputs(&store, "groups"), ["groups-b1", "groups-b2"]);
     let groups = store.merges().next().unwrap();
     let slices = flow::TimeSlices { overlap: 0, ..slices };
-    assert_eq!(groups.part_inputs["groups-b2"], PartInput { slices: Some(slices), by_frontier: true });
+    // A builder that has lost its folder makes its part again.
+    let of_part = PartInput { slices: Some(slices), by_frontier: true, is_made_again: true };
+    assert_eq!(groups.part_inputs["groups-b2"], of_part);
     assert_eq!(groups.wait_of("groups-b2"), Duration::from_secs(1));
     // So a host that is away makes nothing late.
     let more = store.merges().nth(1).unwrap();
     assert_eq!(
         more.part_inputs,
-        BTreeMap::from([("groups".to_owned(), PartInput { slices: None, by_frontier: true })])
+        BTreeMap::from([("groups".to_owned(), PartInput { by_frontier: true, ..PartInput::default() })])
     );
     assert_eq!(part("fb1").part.unwrap().stages["groups-b2"], "b2");
     let shown = parsed(BUILDERS).unwrap().show();

@@ -166,6 +166,7 @@ impl Merge {
             };
             number_of[place] = at;
             input.before = share.before;
+            input.again = share.again.clone();
             input.course.resume(&share.course, known.next);
             input.look_back(&self.data, (share.low, known.next), plan.from, &mut by)?;
             input.take(place as u32, (plan.from, plan.to), &by, &mut taken)?;
