@@ -208,6 +208,7 @@ pub struct Merge {
     reached: (i64, i64),
     moved_at: i64,
     ended: bool,
+    has_other_slices: bool,
     no_room: Option<Fault>,
 }
 
@@ -270,6 +271,7 @@ impl Merge {
             reached: (i64::MIN, i64::MIN),
             moved_at: i64::MIN,
             ended: false,
+            has_other_slices: false,
             no_room: None,
         };
         match (last, plan) {
