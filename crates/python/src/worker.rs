@@ -310,7 +310,7 @@ impl Calling<'_> {
         if array.shape.is_empty() {
             let Some(scalar) = data.get(0) else { return Err(not_made(value).into()) };
             let value = wire::f144::Value::Scalar(scalar);
-            let value = wire::f144::F144 { source_name: self.stage, timestamp: entry.source_time, value };
+            let value = wire::f144::F144 { source_name: out.maker(), timestamp: entry.source_time, value };
             wire::f144::write(&mut self.bytes, &value).map_err(coded)?;
             return Ok(out.push(entry, &Made::of(entry, wire::f144::ID), &[&self.bytes])?);
         }
@@ -325,7 +325,7 @@ impl Calling<'_> {
         let is_bare = attributes.is_empty();
         if !is_bare || self.headed.as_ref() != Some(&(array.dtype, array.shape.clone())) {
             let frame = Ad00 {
-                source_name: self.stage,
+                source_name: out.maker(),
                 id,
                 timestamp: entry.source_time,
                 dimensions: array.shape.as_slice().into(),
@@ -375,8 +375,11 @@ impl Calling<'_> {
                 data: values.ok_or_else(|| PyTypeError::new_err(format!("`{name}` is not an array of numbers")))?,
             });
         }
-        let message =
-            wire::da00::Da00 { source_name: self.stage, timestamp: of.entry.source_time, data: data.as_slice().into() };
+        let message = wire::da00::Da00 {
+            source_name: out.maker(),
+            timestamp: of.entry.source_time,
+            data: data.as_slice().into(),
+        };
         wire::da00::write(&mut self.bytes, &message).map_err(coded)?;
         Ok(out.push(of.entry, &Made::of(of.entry, wire::da00::ID), &[&self.bytes])?)
     }
