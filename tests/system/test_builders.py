@@ -24,9 +24,19 @@ FINDS = (
 )
 
 
+# Values that code makes of messages, named after the worker.
+NEAR = """
+import beamport
+
+@beamport.worker
+def near(message):
+    return float(message.origin_seq)
+"""
+
+STREAMS = ["events", "groups", "built", "near"]
 SINK = (
-    '[sink.file]\nkind = "nexus"\ntemplate = "groups.nexus.json"\ninputs = ["events", "groups", "built"]\n'
-    'file = "{instrument}_{run}.nxs"\n'
+    f'[sink.file]\nkind = "nexus"\ntemplate = "groups.nexus.json"\ninputs = {STREAMS}\n'.replace("'", '"')
+    + 'file = "{instrument}_{run}.nxs"\n'
 )
 
 
@@ -40,11 +50,12 @@ def detectors(numbers, host: str) -> str:
 
 
 def workers(keys: str) -> str:
-    """Rows of groups, and the messages of groups."""
+    """Rows of groups, the messages of groups, and values of messages."""
     rows, messages = (FINDS.replace("MAKE", make) for make in ["rows", "messages"])
     return (
         f'[worker.groups]\ncall = "groups"\ninputs = ["events"]\n{keys}{rows}'
         f'[worker.built]\ncall = "groups"\ninputs = ["events"]\n{keys}{messages}'
+        f'[worker.near]\ncall = "near.py:near"\ninputs = ["events"]\n{keys}'
     )
 
 
@@ -64,11 +75,17 @@ def on_hosts(builders: list[str]) -> str:
 
 
 def made(folder, name: str, run: str = "first") -> list[tuple]:
-    """The messages of a run in a stream: a group by its time and its rows, all others by their makers."""
+    """The messages of a run in a stream, with their makers: a group by its time and its rows."""
     messages = beamport.open(folder).run(run)[name].read()
     if name.startswith("groups"):
-        return [(m.source_time, m.fields()["count"], list(m.fields()["missing"])) for m in messages]
+        return [(m.source_time, m.origin, m.fields()["count"], list(m.fields()["missing"])) for m in messages]
     return [(m.source_time, m.origin, m.origin_seq, m.schema, bytes(m.payload)) for m in messages]
+
+
+def twice(hosts, host: str, part: str) -> int:  # noqa: F811
+    """How many messages the mirror of a part has more than once."""
+    there = [(m.origin, m.origin_seq) for m in beamport.open(hosts.folder(host))[part].read()]
+    return len(there) - len(set(there))
 
 
 def count(stream) -> int:
@@ -106,7 +123,7 @@ def one_host(hosts, folder, name: str) -> None:  # noqa: F811
 def same(folder, reference, run: str = "first") -> dict[str, int]:
     """How many messages of each kind two data folders have: the same, in one order."""
     counts = {}
-    for name in ["events", "groups", "built"]:
+    for name in STREAMS:
         here, there = made(folder, name, run), made(reference, name, run)
         if name != "events":
             # Groups come in the order in which they are closed.
@@ -121,7 +138,7 @@ def ended(hosts, *runs: str) -> dict[str, int]:  # noqa: F811
     hosts.lab.interrupt(hosts.processes["a"])
     for host in hosts.processes:
         hosts.lab.end(hosts.processes[host])
-    counts = dict.fromkeys(["events", "groups", "built"], 0)
+    counts = dict.fromkeys(STREAMS, 0)
     for run in runs or ["first"]:
         for host in hosts.processes:
             ledger = beamport.open(hosts.folder(host)).run(run).ledger()
@@ -138,6 +155,7 @@ def ended(hosts, *runs: str) -> dict[str, int]:  # noqa: F811
 def built(lab, hosts):  # noqa: F811
     """Makes an instrument with builders."""
     (lab.folder / "groups.nexus.json").write_text((ROOT / "examples/coincidence.nexus.json").read_text())
+    (lab.folder / "near.py").write_text(NEAR)
 
     def make(name: str, builders: list[str], names: str, starts: str | None = None):
         made = hosts(name, on_hosts(builders), hosts=names)
@@ -193,6 +211,42 @@ def test_builders_with_wrong_clocks_build_two_runs(lab, built):
     say(instrument, "a", "begin", "second")
     time.sleep(3)
     print(ended(instrument, "second"))
+
+
+def test_a_builder_that_has_lost_its_folder_builds_again_and_nothing_is_there_twice(lab, built, times, dice):
+    instrument = built("lost", ["c", "d"], "abcd")
+    instrument.moves("a", "groups")
+    losses = times(2, 20)
+    for _ in range(losses):
+        victim = dice.choice("cd")
+        time.sleep(dice.uniform(0.5, 1.5))
+        instrument.kill(victim)
+        lab.forget(instrument.folder(victim))
+        # For longer than messages are late.
+        time.sleep(1)
+        instrument.up(victim)
+        instrument.moves("a", "groups")
+    counts = ended(instrument)
+    again = sum(twice(instrument, "a", f"events-{builder}") for builder in "cd")
+    print(f"injected {losses} losses of the folder of a builder: {counts}, as on one host, of which {again} came again")
+    assert again > 0
+
+
+def test_slices_do_not_change_in_a_run_that_began_while_a_host_was_away(lab, built):
+    instrument = built("away", ["c", "d"], "abcd", starts="")
+    text = lab.file.read_text().replace('[run.first]\nsettle = "500 ms"\n', "")
+    lab.file.write_text(text)
+    for host in "dcba":
+        instrument.up(host)
+    instrument.moves("a", "groups")
+    instrument.kill("b")
+    say(instrument, "a", "begin", "first")
+    assert 'slice = "4 ms"' in text
+    lab.file.write_text(text.replace('slice = "4 ms"', 'slice = "8 ms"'))
+    instrument.up("b")
+    said = lambda: lab.said(instrument.processes["b"])[1]  # noqa: E731
+    until(lambda: "cannot change its hosts, `slice` or `overlap`" in said(), said)
+    assert "run `first` is not sealed" in said()
 
 
 @pytest.mark.long

@@ -22,6 +22,7 @@ use flow::records::Run;
 use flow::{Data, Fault, Passes};
 use serde_json::{Value, json};
 use settings::shortened;
+use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write as _, stderr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -220,7 +221,7 @@ impl Started {
         let done: Vec<String> = mover.declared_runs();
         let (names_of_stages, lost_before, late) = (mover.fed_stages(), mover.lost_before(), mover.late_accounts());
         let (cuts, silent, absent, statistics) = (mover.cuts(), mover.silent(), mover.absent(), mover.statistics());
-        let is_missing = say_missing(&mover);
+        let (is_missing, parts) = (say_missing(&mover), mover.parts());
         // Their last messages still have a receiver.
         let truth = boards.map(Simulated::truth).transpose();
         drop(mover);
@@ -251,7 +252,7 @@ impl Started {
                 }
             }
         }
-        say_waiting(&data, &stages.rows, &late);
+        say_waiting(&data, &stages.rows, &late, &parts);
         // Losses of stages before this start were reported then.
         let mut lost = flow::ledger::lost(&stages.rows).saturating_sub(lost_before) + lost_earlier;
         for gap in &cuts {
@@ -393,10 +394,18 @@ fn reported_by_ls(earlier: &[String], folder: &str) -> String {
     format!("{count} {runs} done before this stop: `beamport ls {first} --data {folder}` reports one")
 }
 
-/// Says what stages have not processed. `late`: workers and live sinks with their inputs, with or without an account.
-fn say_waiting(data: &Data, stages: &[Row], late: &[(String, Vec<String>)]) {
+/// Says what stages have not processed. `late`: workers and live sinks with their inputs, with or without an account;
+/// `parts`: the stages in the file of which a stage is a part.
+fn say_waiting(data: &Data, stages: &[Row], late: &[(String, Vec<String>)], parts: &BTreeMap<String, String>) {
+    // Each part has all messages of its inputs, of which it takes its own.
+    let mut held: BTreeMap<(&str, &str), u64> = BTreeMap::new();
     for row in stages.iter().filter(|row| row.held > 0) {
-        let what = format!("`{}` has {} unprocessed messages from `{}`", row.stage, thousands(row.held), row.stream);
+        let stage = parts.get(&row.stage).unwrap_or(&row.stage);
+        let most = held.entry((stage, &row.stream)).or_default();
+        *most = row.held.max(*most);
+    }
+    for ((stage, stream), held) in held {
+        let what = format!("`{stage}` has {} unprocessed messages from `{stream}`", thousands(held));
         print_notice(format_args!("{what}; the next `up` will process them"));
     }
     for (stage, inputs) in late.iter().filter(|(stage, _)| stages.iter().all(|row| row.stage != *stage)) {

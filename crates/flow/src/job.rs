@@ -160,6 +160,8 @@ pub struct SlotJob {
     pub data: PathBuf,
     /// Name of the worker.
     pub stage: String,
+    /// Name of its section in the instrument file: the source and origin of what it makes.
+    pub maker: String,
     /// Number of the slot, from 0.
     pub number: u32,
     /// Names of the inputs: a task names its input by the index in this list.
@@ -236,6 +238,7 @@ mod tests {
             parent: 12,
             data: "/data".into(),
             stage: "scale".into(),
+            maker: "scale".into(),
             number: 1,
             inputs: vec!["bank0".into(), "bank1".into()],
             level: Level::Disk,

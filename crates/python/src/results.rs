@@ -89,19 +89,15 @@ enum Leaf<'py> {
 }
 
 /// Encodes the results of a worker.
-pub(crate) struct Results<'s> {
-    stage: &'s str,
+#[derive(Default)]
+pub(crate) struct Results {
     /// The head of the last frame that was made: most are alike.
     head: Head,
     headed: Option<(DType, Vec<i64>)>,
     bytes: Vec<u8>,
 }
 
-impl<'s> Results<'s> {
-    pub(crate) fn new(stage: &'s str) -> Self {
-        Self { stage, head: Head::default(), headed: None, bytes: Vec::new() }
-    }
-
+impl Results {
     /// Appends what user code returned for the messages of a call, and ends these.
     pub(crate) fn give(
         &mut self,
@@ -174,7 +170,7 @@ impl<'s> Results<'s> {
     ) -> Result<(), Undone> {
         let pixels = array.bytes()?;
         let data = Numbers::new(array.dtype, pixels).ok_or_else(|| coded("its bytes are no numbers"))?;
-        let (entry, source_name) = (of.entry, name.unwrap_or(self.stage));
+        let (entry, source_name) = (of.entry, name.unwrap_or(out.maker()));
         if let ([], Some(scalar)) = (array.shape.as_slice(), data.get(0)) {
             let value = f144::F144 { source_name, timestamp: entry.source_time, value: f144::Value::Scalar(scalar) };
             f144::write(&mut self.bytes, &value).map_err(coded)?;
@@ -230,7 +226,7 @@ impl<'s> Results<'s> {
         let held = attributes.iter().map(Held::of).collect::<PyResult<Vec<_>>>()?;
         let attributes = held.iter().map(Held::attribute).collect::<PyResult<Vec<_>>>()?;
         let entry = of.entry;
-        let source_name = name.unwrap_or(self.stage);
+        let source_name = name.unwrap_or(out.maker());
         let schema = match kind.as_str() {
             "frame" => {
                 let message: &Bound<'_, Message> = content.cast().map_err(PyErr::from)?;

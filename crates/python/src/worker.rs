@@ -58,7 +58,7 @@ impl PySlot {
             statistics,
             batch: batch.max(1),
             origins: Arc::new([]),
-            results: Results::new(&self.job.stage),
+            results: Results::default(),
             raised: None,
         };
         // Behind what it made readers move on, or nobody: it waits as long as that takes.
@@ -118,7 +118,7 @@ struct Calling<'s> {
     statistics: Py<PyAny>,
     batch: usize,
     origins: Arc<[Arc<str>]>,
-    results: Results<'s>,
+    results: Results,
     /// The exception that ends the slot.
     raised: Option<PyErr>,
 }

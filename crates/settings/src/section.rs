@@ -449,10 +449,11 @@ impl Take for u64 {
 impl Take for Vec<String> {
     fn take(item: &Item) -> Result<Self, Refused> {
         let list = item.as_array().ok_or_else(|| {
-            Refused::new(
-                format!("expected a list, found {}", noun(item)),
-                "write a list, like `[\"detector\", \"monitor\"]`",
-            )
+            let hint = match item.as_str() {
+                Some(text) => format!("write a list: `[\"{}\"]`", shortened(text)),
+                None => "write a list, like `[\"detector\", \"monitor\"]`".to_owned(),
+            };
+            Refused::new(format!("expected a list, found {}", noun(item)), hint)
         })?;
         list.iter()
             .map(|value| {

@@ -287,7 +287,7 @@ impl Histogram {
     }
 
     /// The message of what is counted.
-    fn array(&mut self, time: i64) -> Result<(), Fault> {
+    fn array(&mut self, time: i64, maker: &str) -> Result<(), Fault> {
         let (names, mut shape): (&[&str], Vec<i64>) = match self.plan.shape.len() {
             0 => (&[], Vec::new()),
             1 => (&["pixel_id"], self.plan.shape.clone()),
@@ -319,7 +319,7 @@ impl Histogram {
         if !ids.is_empty() {
             data.push(plain("pixel_id", None, (&["pixel_id"]).into(), (&ids_shape).into(), (&ids).into()));
         }
-        let array = wire::da00::Da00 { source_name: &self.stage, timestamp: time, data: data.as_slice().into() };
+        let array = wire::da00::Da00 { source_name: maker, timestamp: time, data: data.as_slice().into() };
         wire::da00::write(&mut self.bytes, &array).map_err(|e| Fault::new("cannot encode a histogram", e))
     }
 
@@ -432,7 +432,7 @@ impl Histogram {
 
     /// Says all that was counted, as what was made of a message.
     fn tell(&mut self, message: &Message<'_>, out: &mut Outputs<'_>) -> Result<(), Stop> {
-        self.array(message.entry.source_time)?;
+        self.array(message.entry.source_time, out.maker())?;
         let at = out.place();
         if let Err(stop) = out.push(message.entry, &Made::of(message.entry, wire::da00::ID), &[&self.bytes]) {
             // What was counted of this batch is not said: it is counted anew.
@@ -525,7 +525,7 @@ impl Worker for Histogram {
                 self.counts.cells.fill(0);
                 self.counts.outside = 0;
                 self.count(&events, range);
-                self.array(time)?;
+                self.array(time, out.maker())?;
                 let made = Made { source_time: time, ..Made::of(message.entry, wire::da00::ID) };
                 out.push(message.entry, &made, &[&self.bytes])?;
             }

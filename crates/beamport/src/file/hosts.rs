@@ -47,7 +47,7 @@ pub struct Hosts {
     /// How streams are kept where other hosts read them.
     pub(super) mirrors: Vec<MirrorSection>,
     /// The stages in the file of the parts that are made of them, by name of the part.
-    pub(super) parts: BTreeMap<String, String>,
+    pub(crate) parts: BTreeMap<String, String>,
     /// Parts of which another one has the name.
     pub(super) parts_twice: Vec<String>,
     /// The workers of which there are parts, as they are in the file.
@@ -224,8 +224,8 @@ pub(super) fn check(page: &Page, mistakes: &mut Mistakes, instrument: &Instrumen
     let instrument = &instrument.clone().divide();
     let Some(hosts) = &instrument.hosts else { return };
     check_carrier(page, mistakes, instrument, hosts);
+    let crossings = instrument.crossings();
     for mirror in &hosts.mirrors {
-        let crossings = instrument.crossings();
         let stream = instrument.stage(&mirror.name).and_then(Stage::stream);
         let is_read = crossings.iter().any(|crossing| hosts.is_of(&mirror.name, crossing.stream))
             || instrument.shared_workers().any(|worker| worker.name == mirror.name);
@@ -249,7 +249,7 @@ pub(super) fn check(page: &Page, mistakes: &mut Mistakes, instrument: &Instrumen
     }
     for section in instrument.sources().filter(|section| section.clock.value != Clock::Epoch) {
         let is_shared = instrument.shared_workers().any(|worker| worker.inputs.contains(&section.name));
-        if is_shared || instrument.crossings().iter().any(|crossing| crossing.stream == section.name) {
+        if is_shared || crossings.iter().any(|crossing| crossing.stream == section.name) {
             let what = format!("stream `{}` cannot go to another host", shortened(&section.name));
             let cause = "its messages belong to runs by their arrival, which each host has its own";
             mistakes.push(page.mistake(section.line, what, cause, "write `clock = \"epoch\"`, or read it on its host"));
@@ -289,12 +289,12 @@ impl Instrument {
     pub fn crossings(&self) -> Vec<Crossing<'_>> {
         let Some(hosts) = &self.hosts else { return Vec::new() };
         let mut all: Vec<Crossing<'_>> = Vec::new();
-        let from = |stream: &str| self.stage(stream).filter(|stage| !stage.is_on_each_reader());
+        let stages = self.stages_by_stream();
+        let from = |stream: &str| stages.get(stream).filter(|stage| !stage.is_on_each_reader());
         for (name, inputs) in self.reads() {
             let far = hosts.host_of(name);
             // Of a merge of all parts, what it reads.
-            let parts =
-                |stream: &String| self.stage(stream).and_then(Stage::merge).filter(|merge| merge.is_on_each_reader);
+            let parts = |stream: &String| stages.get(stream.as_str())?.merge().filter(|merge| merge.is_on_each_reader);
             let inputs = inputs.into_iter().flat_map(|stream| match parts(stream) {
                 Some(merge) => merge.inputs.iter().collect(),
                 None => vec![stream],

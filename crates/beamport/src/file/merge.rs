@@ -41,12 +41,14 @@ pub struct MergeSection {
 }
 
 /// An input of a merge that has parts, or of which the merge is a part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PartInput {
     /// The messages that are merged; none: all of them.
     pub slices: Option<TimeSlices>,
     /// See [`flow::MergeInput::by_frontier`].
     pub by_frontier: bool,
+    /// See [`flow::MergeInput::is_made_again`].
+    pub is_made_again: bool,
 }
 
 /// By what a merge orders.

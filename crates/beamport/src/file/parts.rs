@@ -252,7 +252,7 @@ fn wait_for_hosts(merge: &mut MergeSection, stages: &[Stage]) {
     }
     let of_hosts = stages.iter().filter(|stage| stage.is_on_each_reader());
     let inputs = of_hosts.filter(|stage| merge.inputs.iter().any(|input| input == stage.name()));
-    let of = |stage: &Stage| (stage.name().to_owned(), PartInput { slices: None, by_frontier: true });
+    let of = |stage: &Stage| (stage.name().to_owned(), PartInput { by_frontier: true, ..PartInput::default() });
     merge.part_inputs = inputs.map(of).collect();
 }
 
@@ -314,14 +314,16 @@ fn divide_merge(
             let Some(host) = share.host.as_ref().filter(|host| *host != builder) else {
                 // Parts of other stages are waited for, as their hosts are.
                 let by_frontier = share.host.is_none();
-                let of = |input: &String| (input.clone(), PartInput { slices: Some(slices), by_frontier });
+                let of = |input: &String| {
+                    (input.clone(), PartInput { slices: Some(slices), by_frontier, is_made_again: false })
+                };
                 own.part_inputs.extend(share.inputs.iter().map(of));
                 own.inputs.value.extend(share.inputs.iter().cloned());
                 continue;
             };
             let number = shares[..at].iter().filter(|other| other.host.as_ref() == Some(host)).count();
             let name = share_of(&merge.name, host, builder, number);
-            let of = |input: &String| (input.clone(), PartInput { slices: Some(slices), by_frontier: false });
+            let of = |input: &String| (input.clone(), PartInput { slices: Some(slices), ..PartInput::default() });
             stages.push(Stage::Merge(MergeSection {
                 name: name.clone(),
                 hosts: None,
@@ -331,7 +333,8 @@ fn divide_merge(
                 ..merge.clone()
             }));
             hosts.place_part(&name, host, &merge.name);
-            own.part_inputs.insert(name.clone(), PartInput { slices: Some(slices), by_frontier: true });
+            let part = PartInput { slices: Some(slices), by_frontier: true, is_made_again: false };
+            own.part_inputs.insert(name.clone(), part);
             if let MergeKind::Time { waits, .. } = &mut own.kind {
                 // It comes in order.
                 waits.value.0.insert(name.clone(), Duration::ZERO);
@@ -383,7 +386,7 @@ fn all_parts(name: &str, line: u32, of: &Divided, output: StreamSection, wait: D
     let inputs: Vec<String> = of.hosts.iter().map(|host| part_of(name, host)).collect();
     let part = |(part, input): (u32, &String)| {
         let slices = TimeSlices { part, overlap: 0, ..of.slices };
-        (input.clone(), PartInput { slices: Some(slices), by_frontier: true })
+        (input.clone(), PartInput { slices: Some(slices), by_frontier: true, is_made_again: true })
     };
     let part_inputs = (0..).zip(&inputs).map(part).collect();
     MergeSection {

@@ -3,6 +3,7 @@
 
 use super::{Instrument, LiveSection, MergeSection, SourceSection, StreamSection, WorkerSection};
 use settings::Shown;
+use std::collections::HashMap;
 
 /// A section that runs in the mover.
 #[derive(Clone, Debug)]
@@ -137,6 +138,13 @@ impl Instrument {
     #[must_use]
     pub fn stage(&self, stream: &str) -> Option<&Stage> {
         self.stages.iter().find(|stage| stage.name() == stream && stage.fills_stream())
+    }
+
+    /// The stages that fill streams, by name: for those who look up many.
+    pub(crate) fn stages_by_stream(&self) -> HashMap<&str, &Stage> {
+        // The first of two with one name, as `stage`.
+        let filling = self.stages.iter().rev().filter(|stage| stage.fills_stream());
+        filling.map(|stage| (stage.name(), stage)).collect()
     }
 
     /// Sources in the order of the file.

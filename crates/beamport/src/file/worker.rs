@@ -18,8 +18,10 @@ use toml_edit::{Item, Value};
 /// One worker and the stream it fills.
 #[derive(Clone, Debug)]
 pub struct WorkerSection {
-    /// Name of the section and of its stream.
+    /// Name of the section and of its stream; of a part on one of several hosts, of that part.
     pub name: String,
+    /// Name of the section, by which its messages name their source.
+    pub maker: String,
     /// Line of its header.
     pub line: u32,
     /// `FILE.py:NAME`, `PACKAGE.MODULE:NAME`, or the name of a ready-made worker.
@@ -162,6 +164,7 @@ impl WorkerSection {
     /// The worker that copies the view of a merge into the stream that the merge is to fill.
     pub(super) fn copying(name: String, merge: &MergeSection, output: StreamSection) -> Self {
         Self {
+            maker: name.clone(),
             name,
             line: merge.line,
             known: vec![&workers::COPY],
@@ -315,6 +318,11 @@ impl Take for HostSlots {
                 true => Err(Refused::new("it names no host", hint)),
                 false => Ok(Self(names.into_iter().map(|name| (name, 1)).collect())),
             };
+        }
+        if let Some(host) = item.as_str() {
+            let host = shortened(host);
+            let hint = format!("write `[\"{host}\"]`, or the number of slots: `{{ \"{host}\" = 8 }}`");
+            return Err(Refused::new(format!("expected a table or a list, found {}", noun(item)), hint));
         }
         let Some(table) = item.as_table_like() else {
             return Err(Refused::new(format!("expected a table or a list, found {}", noun(item)), hint));
@@ -515,6 +523,7 @@ pub(super) fn read(
     let folder = section.folder;
     let mut worker = WorkerSection {
         name: name.to_owned(),
+        maker: name.to_owned(),
         line: section.line,
         call,
         known,

@@ -86,6 +86,8 @@ pub(super) struct Hosts {
     pub(super) caught_up: Option<Instant>,
     /// How far hosts have come, by run, its start and host: an earlier run of that name may have posts.
     known: BTreeMap<(String, i64, String), HostState>,
+    /// The hosts of runs that the host that leads has sealed, by run and its start.
+    of_runs: BTreeMap<(String, i64), Vec<String>>,
     /// Runs of which this host has nothing more to post.
     posted: BTreeSet<String>,
     sent: BTreeMap<String, Sent>,
@@ -134,6 +136,7 @@ impl Hosts {
             own: None,
             caught_up: None,
             known: BTreeMap::new(),
+            of_runs: BTreeMap::new(),
             posted: BTreeSet::new(),
             sent: BTreeMap::new(),
             waiting: Vec::new(),
@@ -168,6 +171,12 @@ impl Hosts {
     fn learn(&mut self, run: &str, start: i64, host: &str, state: HostState) {
         let known = self.known.entry((run.to_owned(), start, host.to_owned())).or_insert(HostState::Missing);
         *known = state.max(*known);
+    }
+
+    /// Whether a host has a part in a run: it was in the file when the host that leads sealed that.
+    fn has_part(&self, run: &Run, host: &str) -> bool {
+        let of_run = self.of_runs.get(&(run.name.clone(), run.start));
+        of_run.is_none_or(|hosts| hosts.iter().any(|known| known == host))
     }
 
     /// Whether a host has given no sign for some seconds; false while that is not known.
@@ -340,6 +349,11 @@ impl Mover {
                     return false;
                 }
                 hosts.learn(run, account.start, host, account.state);
+                if let Some(layout) =
+                    account.layout.as_ref().filter(|_| hosts.part.layout.hosts.first() == Some(&account.host))
+                {
+                    hosts.of_runs.insert((run.to_owned(), account.start), layout.hosts.clone());
+                }
                 if host != own {
                     self.keep_account(&account);
                 }
@@ -460,7 +474,8 @@ impl Mover {
             let is_done = self.done.contains_key(&run.name) || self.done_before.contains(&run.name);
             let (state, sinks) = if is_done { (HostState::Done, &sinks[..]) } else { (HostState::Sealed, &[][..]) };
             if hosts.state_of(run, &own) < state {
-                let posted = flow::hosts::own(&self.data, run, sinks, state).and_then(|account| {
+                let posted = hosts.accounts.seal(run).and_then(|()| {
+                    let account = flow::hosts::own(&self.data, run, sinks, state)?;
                     serde_json::to_string(&account).map_err(|e| Fault::new("an account cannot be coded", e))
                 });
                 match posted {
@@ -523,14 +538,7 @@ impl Mover {
             }
         }
         for name in names {
-            let absent = HostAccount {
-                run: run.name.clone(),
-                start: run.start,
-                host: name.to_owned(),
-                state: HostState::Absent,
-                streams: BTreeMap::new(),
-                account: None,
-            };
+            let absent = HostAccount::without_account(run, name, HostState::Absent);
             let text = serde_json::to_string(&absent).map_err(|e| Fault::new("an account cannot be coded", e))?;
             hosts.bulletin.post(format!("absent/{}/{name}", run.name), text);
         }
@@ -689,7 +697,7 @@ impl Mover {
         let is_behind = move |run: &&Run| {
             hosts.is_some_and(|hosts| {
                 let state = hosts.state_of(run, host);
-                state < HostState::Done && state != HostState::Absent
+                state < HostState::Done && state != HostState::Absent && hosts.has_part(run, host)
             })
         };
         self.keeper.runs().iter().filter(|run| !self.done_before.contains(&run.name)).filter(is_behind)

@@ -1,10 +1,10 @@
 //! Threads that run merges: each has its inputs' frontiers from the threads that fill them.
 
+use super::receiver::Asked;
 use super::stage::{self, NAP, StageHandle, StageThread, ns};
 use crate::file::{MergeKind, MergeSection};
 use flow::{Data, Fault, Merge, MergeBy, MergeInput, MergeOptions, Step, UpstreamState};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// How a section's merge works.
@@ -26,19 +26,22 @@ pub(super) fn start(
     data: &Data,
     section: &MergeSection,
     inputs: Vec<StageHandle>,
-    stop: &Arc<AtomicBool>,
+    asked: &Asked,
 ) -> Result<StageThread, Fault> {
-    let (data, section, flag) = (data.clone(), section.clone(), stop.clone());
-    StageThread::start("merge", &section.name.clone(), stop, move |handle| run(&data, &section, &inputs, &flag, handle))
+    let name = section.name.clone();
+    let (data, section, flags) = (data.clone(), section.clone(), asked.clone());
+    let run = move |handle: &StageHandle| run(&data, &section, &inputs, &flags, handle);
+    StageThread::start("merge", &name, &asked.stop, run)
 }
 
 fn run(
     data: &Data,
     section: &MergeSection,
     inputs: &[StageHandle],
-    stop: &AtomicBool,
+    asked: &Asked,
     handle: &StageHandle,
 ) -> Result<(), Fault> {
+    let stop = &*asked.stop;
     if !stage::wait_for(inputs, stop) {
         return Ok(());
     }
@@ -49,6 +52,7 @@ fn run(
             wait: ns(section.wait_of(input)),
             slices: part.and_then(|part| part.slices),
             by_frontier: part.is_some_and(|part| part.by_frontier),
+            is_made_again: part.is_some_and(|part| part.is_made_again),
         }
     };
     let streams: Vec<MergeInput> = section.inputs.iter().map(of).collect();
@@ -58,6 +62,14 @@ fn run(
         tracing::warn!("stream `{}` ({}): {cut}", section.name, store::hex(&writer.header().uuid));
     }
     handle.publish_view((&merge).into());
+    // A run may have begun on another host while this one was away.
+    while merge.has_other_slices() && asked.mirrors_wait.load(Ordering::Relaxed) {
+        if stop.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        std::thread::sleep(NAP);
+    }
+    merge.check_slices()?;
     let begin = Instant::now();
     let mut heard = vec![UpstreamState::NOTHING; inputs.len()];
     while !stop.load(Ordering::Relaxed) {

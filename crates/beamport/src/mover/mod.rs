@@ -280,6 +280,11 @@ impl Mover {
         &self.data
     }
 
+    /// The stages in the file of the parts on several hosts, by name of the part.
+    pub fn parts(&self) -> BTreeMap<String, String> {
+        self.instrument.hosts.as_ref().map(|hosts| hosts.parts.clone()).unwrap_or_default()
+    }
+
     /// All runs.
     pub fn runs(&self) -> &[Run] {
         self.keeper.runs()

@@ -121,7 +121,7 @@ impl Mover {
             let (data, stop) = (&self.data, &self.asked.stop);
             let thread = match stage {
                 Stage::Source(_) => continue,
-                Stage::Merge(section) => merges::start(data, section, handles(&section.inputs), stop)?,
+                Stage::Merge(section) => merges::start(data, section, handles(&section.inputs), &self.asked)?,
                 Stage::Worker(section) => {
                     let inputs = (handles(&section.inputs), handles(&section.side_inputs));
                     workers::start(data, section, workers::options(section), inputs, stop)?

@@ -470,6 +470,7 @@ impl<'a> Slots<'a> {
             parent: std::process::id(),
             data: self.data.folder.clone(),
             stage: self.section.name.clone(),
+            maker: self.section.maker.clone(),
             number,
             inputs: self.section.inputs.value.clone(),
             level: self.options.output.level,

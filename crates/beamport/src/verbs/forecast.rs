@@ -12,7 +12,7 @@ use crate::room;
 use flow::Data;
 use serde::Serialize;
 use settings::units::duration_text;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use store::{Check, ENTRY_BYTES, Level, ReadOptions, Reader};
 
 /// The newest part of a stream, by arrival.
@@ -226,8 +226,9 @@ pub(crate) fn carried(instrument: &Instrument) -> Option<String> {
         sent.extend(worker.inputs.iter().map(String::as_str).chain([worker.name.as_str()]));
     }
     let (mut rate, mut unknown) = (0.0, BTreeSet::new());
+    let mut rates = Rates::new(instrument);
     for stream in sent {
-        match rate_of(instrument, stream) {
+        match rates.of(stream) {
             Some(bytes_per_s) => rate += bytes_per_s,
             None => drop(unknown.insert(stream)),
         }
@@ -245,17 +246,35 @@ pub(crate) fn carried(instrument: &Instrument) -> Option<String> {
     Some(text.join("; "))
 }
 
-/// Bytes a second of a stream, as the sources behind it declare them; none where one does not, or a worker makes it.
-fn rate_of(instrument: &Instrument, stream: &str) -> Option<f64> {
-    match instrument.stage(stream)? {
-        Stage::Source(source) => source.plan.bytes_per_second(),
-        Stage::Merge(merge) => {
-            let share = |input: &String| {
-                merge.part_inputs.get(input).and_then(|part| part.slices).map_or(1.0, |slices| slices.share())
-            };
-            merge.inputs.iter().map(|input| Some(rate_of(instrument, input)? * share(input))).sum()
+/// Bytes a second of streams, as the sources behind them declare it; none where one does not, or a worker makes it.
+struct Rates<'a> {
+    stages: HashMap<&'a str, &'a Stage>,
+    /// The rates that are known: many views have the same inputs.
+    known: HashMap<&'a str, Option<f64>>,
+}
+
+impl<'a> Rates<'a> {
+    fn new(instrument: &'a Instrument) -> Self {
+        Self { stages: instrument.stages_by_stream(), known: HashMap::new() }
+    }
+
+    fn of(&mut self, stream: &str) -> Option<f64> {
+        let (name, stage) = self.stages.get_key_value(stream).map(|(name, stage)| (*name, *stage))?;
+        if let Some(known) = self.known.get(name) {
+            return *known;
         }
-        _ => None,
+        let rate = match stage {
+            Stage::Source(source) => source.plan.bytes_per_second(),
+            Stage::Merge(merge) => {
+                let share = |input: &String| {
+                    merge.part_inputs.get(input).and_then(|part| part.slices).map_or(1.0, |slices| slices.share())
+                };
+                merge.inputs.iter().map(|input| Some(self.of(input)? * share(input))).sum()
+            }
+            _ => None,
+        };
+        self.known.insert(name, rate);
+        rate
     }
 }
 

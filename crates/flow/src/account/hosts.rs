@@ -4,6 +4,10 @@
 //! The others keep these in a book, `hosts.accounts`, so that whoever reads a data folder finds them. A mirror of a
 //! stream has no entries of its own: it is compared with the messages that the host of the stream has counted.
 //!
+//! The hosts of a run are those of the file of the host that leads, when it has sealed the run. Each host records its
+//! layout of then, and the host that leads sends its own with its account: a host that is added to the file later has
+//! no part in the run, and its account does not wait for it.
+//!
 //! Constraints: a message of the book is found by its index entry, whose source time is the start of its run, so that
 //! runs of years cost 64 B each.
 //!
@@ -15,10 +19,11 @@ use crate::book::{Book, Record};
 use crate::data::{Data, stream_fault};
 use crate::limits::{HOST_GAPS_MAX, LAYOUT_TIME};
 use crate::records::Run;
-use crate::{Fault, Keeps};
+use crate::{Fault, Keeps, runs};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use store::{Entry, ReadOptions, SchemaId, Stretch};
+use wire::bprn::State;
 
 /// The book with the hosts and their accounts.
 const ACCOUNTS: &str = "hosts.accounts";
@@ -83,6 +88,25 @@ pub struct HostAccount {
     pub streams: BTreeMap<String, u64>,
     /// Its account, without those of other hosts.
     pub account: Option<Account>,
+    /// The layout in which it has sealed the run; none in what [`ledger`] returns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layout: Option<HostsLayout>,
+}
+
+impl HostAccount {
+    /// The state of a host that has sent no account.
+    #[must_use]
+    pub fn without_account(run: &Run, host: &str, state: HostState) -> Self {
+        Self {
+            run: run.name.clone(),
+            start: run.start,
+            host: host.to_owned(),
+            state,
+            streams: BTreeMap::new(),
+            account: None,
+            layout: None,
+        }
+    }
 }
 
 /// The account of a mirror: `sent = received + missing`. A mirror that keeps its messages for longer than the original
@@ -126,15 +150,54 @@ pub struct AccountBook {
 }
 
 impl AccountBook {
-    /// Opens the book of a data folder, in which the hosts are those of `layout` from now on.
+    /// Opens the book of a data folder, in which the hosts are those of `layout` from now on. Runs that are sealed keep
+    /// the layout of before.
     pub fn open(data: &Data, layout: &HostsLayout) -> Result<Self, Fault> {
         let book = Book::open_settled(data, ACCOUNTS, Keeps::All)?;
         let mut accounts = Self { data: data.clone(), book };
-        if self::layout(data)?.as_ref() != Some(layout) {
+        let former = self::layout(data)?;
+        if former.as_ref() != Some(layout) {
+            // Before the first layout, the instrument was on this host alone.
+            let alone = || HostsLayout { hosts: vec![layout.host.clone()], ..HostsLayout::default() };
+            let former = HostsLayout { host: layout.host.clone(), ..former.unwrap_or_else(alone) };
+            accounts.record_sealed(&former)?;
             accounts.append(LAYOUT_TIME, layout)?;
             accounts.book.settle()?;
         }
         Ok(accounts)
+    }
+
+    /// Records the hosts of a run that this host has just sealed: those of the present layout. Once: a later layout
+    /// changes nothing.
+    pub fn seal(&mut self, run: &Run) -> Result<(), Fault> {
+        let Some(layout) = layout(&self.data)? else { return Ok(()) };
+        let known = host_accounts(&self.data, run)?;
+        if known.iter().any(|known| known.host == layout.host && known.layout.is_some()) {
+            return Ok(());
+        }
+        self.record(run, &layout)
+    }
+
+    fn record(&mut self, run: &Run, layout: &HostsLayout) -> Result<(), Fault> {
+        let of = HostAccount::without_account(run, &layout.host, HostState::Sealed);
+        self.append(run.start, &HostAccount { layout: Some(layout.clone()), ..of })
+    }
+
+    /// Records this layout for the sealed runs that have none: the process was killed before it recorded theirs, or an
+    /// earlier version sealed them.
+    fn record_sealed(&mut self, layout: &HostsLayout) -> Result<(), Fault> {
+        let mut known = HashSet::new();
+        newest(&self.data, None, &mut |text| {
+            let of_run = serde_json::from_str::<HostAccount>(text).ok().filter(|of| of.host == layout.host);
+            known.extend(of_run.map(|of| (of.run, of.start)));
+            false
+        })?;
+        let runs = runs::runs(&self.data)?;
+        let is_recorded = |run: &&Run| known.contains(&(run.name.clone(), run.start));
+        for run in runs.iter().filter(|run| run.state == State::Sealed && !is_recorded(run)) {
+            self.record(run, layout)?;
+        }
+        Ok(())
     }
 
     /// When the book was made, ns since 1970 UTC: the instrument has had several hosts since then.
@@ -144,7 +207,7 @@ impl AccountBook {
 
     /// Keeps the account of a host. True if it is new: one that says no more than what is there is not kept.
     pub fn keep(&mut self, account: &HostAccount) -> Result<bool, Fault> {
-        let known = host_accounts(&self.data, &account.run, account.start)?;
+        let known = accounts_of(&self.data, &account.run, account.start)?;
         let known = known.into_iter().find(|known| known.host == account.host);
         let is_new = known.is_none_or(|known| known != *account && known.state <= account.state);
         if is_new {
@@ -159,8 +222,8 @@ impl AccountBook {
     }
 }
 
-/// Reads the messages of a source time, newest first, until `see` has seen enough.
-fn newest(data: &Data, time: i64, see: &mut dyn FnMut(&str) -> bool) -> Result<(), Fault> {
+/// Reads the messages of a source time (none: all), newest first, until `see` has seen enough.
+fn newest(data: &Data, time: Option<i64>, see: &mut dyn FnMut(&str) -> bool) -> Result<(), Fault> {
     if !data.has(ACCOUNTS)? {
         return Ok(());
     }
@@ -173,7 +236,7 @@ fn newest(data: &Data, time: i64, see: &mut dyn FnMut(&str) -> bool) -> Result<(
         match reader.next_entries(at, (end - at) as usize).map_err(fault)? {
             Stretch::Messages([]) => break,
             Stretch::Messages(entries) => {
-                let is_wanted = |(_, entry): &(usize, &Entry)| entry.source_time == time;
+                let is_wanted = |(_, entry): &(usize, &Entry)| time.is_none_or(|time| entry.source_time == time);
                 found.extend(entries.iter().enumerate().filter(is_wanted).map(|(offset, _)| at + offset as u64));
                 at += entries.len() as u64;
             }
@@ -196,17 +259,21 @@ fn newest(data: &Data, time: i64, see: &mut dyn FnMut(&str) -> bool) -> Result<(
 /// The hosts of the instrument of a data folder; none where it runs on one machine.
 pub fn layout(data: &Data) -> Result<Option<HostsLayout>, Fault> {
     let mut layout = None;
-    newest(data, LAYOUT_TIME, &mut |text| {
+    newest(data, Some(LAYOUT_TIME), &mut |text| {
         layout = serde_json::from_str(text).ok();
         layout.is_some()
     })?;
     Ok(layout)
 }
 
-/// The newest accounts of a run that other hosts have sent, by host.
-fn host_accounts(data: &Data, run: &str, start: i64) -> Result<Vec<HostAccount>, Fault> {
+/// The newest accounts of a run that other hosts have sent, by host; of this host its layout of the run.
+fn host_accounts(data: &Data, run: &Run) -> Result<Vec<HostAccount>, Fault> {
+    accounts_of(data, &run.name, run.start)
+}
+
+fn accounts_of(data: &Data, run: &str, start: i64) -> Result<Vec<HostAccount>, Fault> {
     let mut found: BTreeMap<String, HostAccount> = BTreeMap::new();
-    newest(data, start, &mut |text| {
+    newest(data, Some(start), &mut |text| {
         if let Ok(account) = serde_json::from_str::<HostAccount>(text)
             && account.run == run
         {
@@ -217,29 +284,43 @@ fn host_accounts(data: &Data, run: &str, start: i64) -> Result<Vec<HostAccount>,
     Ok(found.into_values().collect())
 }
 
-/// The accounts of a run on all other hosts of a layout, in the order of the file: one that has sent none is
-/// [`HostState::Missing`].
-fn others(data: &Data, run: &Run, layout: &HostsLayout) -> Result<Vec<HostAccount>, Fault> {
-    let known = host_accounts(data, &run.name, run.start)?;
-    let of = |host: &String| {
-        let none = || HostAccount {
-            run: run.name.clone(),
-            start: run.start,
-            host: host.clone(),
-            state: HostState::Missing,
-            streams: BTreeMap::new(),
-            account: None,
-        };
-        known.iter().find(|account| account.host == *host).cloned().unwrap_or_else(none)
+/// The layout that this host has for a run, in which the hosts are those of the run: until the run is sealed, those of
+/// the file.
+fn layout_by(present: HostsLayout, known: &[HostAccount]) -> HostsLayout {
+    let of = |host: &str| known.iter().find(|account| account.host == host).and_then(|of| of.layout.clone());
+    let own = of(&present.host).unwrap_or(present);
+    // Hosts may have had different files: that of the host that leads counts.
+    match own.hosts.first().and_then(|lead| of(lead)) {
+        Some(HostsLayout { hosts, workers, .. }) => HostsLayout { hosts, workers, ..own },
+        None => own,
+    }
+}
+
+/// The layout of a run: see [`layout_by`]; none where the instrument runs on one machine.
+pub fn layout_of(data: &Data, run: &Run) -> Result<Option<HostsLayout>, Fault> {
+    let Some(present) = layout(data)? else { return Ok(None) };
+    Ok(Some(layout_by(present, &host_accounts(data, run)?)))
+}
+
+/// The layout of a run, and its accounts on all other hosts, in the order of the file: one that has sent none is
+/// [`HostState::Missing`]. None where the instrument runs on one machine.
+fn others(data: &Data, run: &Run) -> Result<Option<(HostsLayout, Vec<HostAccount>)>, Fault> {
+    let Some(present) = layout(data)? else { return Ok(None) };
+    let known = host_accounts(data, run)?;
+    let layout = layout_by(present, &known);
+    let of = |host: &String| match known.iter().find(|account| account.host == *host) {
+        Some(account) => HostAccount { layout: None, ..account.clone() },
+        None => HostAccount::without_account(run, host, HostState::Missing),
     };
-    Ok(layout.hosts.iter().filter(|host| **host != layout.host).map(of).collect())
+    let others = layout.hosts.iter().filter(|host| **host != layout.host).map(of).collect();
+    Ok(Some((layout, others)))
 }
 
 /// The hosts that have not come as far as `state` with a run, in the order of the file.
 pub fn waits_for(data: &Data, run: &Run, state: HostState) -> Result<Vec<String>, Fault> {
-    let Some(layout) = layout(data)? else { return Ok(Vec::new()) };
+    let Some((_, others)) = others(data, run)? else { return Ok(Vec::new()) };
     let is_behind = |account: &HostAccount| account.state < state && account.state != HostState::Absent;
-    Ok(others(data, run, &layout)?.into_iter().filter(is_behind).map(|account| account.host).collect())
+    Ok(others.into_iter().filter(is_behind).map(|account| account.host).collect())
 }
 
 /// The account of a run on this host, to be sent to the others. `sinks`: those that have finished it.
@@ -254,13 +335,15 @@ pub fn own(data: &Data, run: &Run, sinks: &[String], state: HostState) -> Result
         }
     }
     let host = layout(data)?.unwrap_or_default().host;
-    Ok(HostAccount { run: run.name.clone(), start: run.start, host, state, streams, account: Some(account) })
+    let layout = host_accounts(data, run)?.into_iter().find(|of| of.host == host).and_then(|of| of.layout);
+    let of = HostAccount::without_account(run, &host, state);
+    Ok(HostAccount { streams, account: Some(account), layout, ..of })
 }
 
 /// Adds the accounts of the other hosts to that of this one.
 pub(super) fn with_others(data: &Data, run: &Run, mut account: Account) -> Result<Account, Fault> {
-    let Some(layout) = layout(data)? else { return Ok(account) };
-    account.hosts = others(data, run, &layout)?;
+    let Some((layout, others)) = others(data, run)? else { return Ok(account) };
+    account.hosts = others;
     let counts = |host: &HostAccount| {
         let of = |(stream, n): (&String, &u64)| ((host.host.clone(), stream.clone()), *n);
         host.streams.iter().map(of).collect::<Vec<_>>()

@@ -535,7 +535,7 @@ struct Entered {
 fn entered(data: &Data, run: &Run, rows: &[Row], begins: &[(String, u64)]) -> Result<Entered, Fault> {
     let mut entered = Entered::default();
     let Entered { entries, mirrors, gaps, is_cut } = &mut entered;
-    let layout = hosts::layout(data)?;
+    let layout = hosts::layout_of(data, run)?;
     let host_of = |stream: &str| layout.as_ref().and_then(|layout| layout.mirrors.get(stream));
     let is_inside = |g: &Gap| g.from < run.stop && g.to >= run.start;
     // An absence that ends after the seal is not of the run, however early it began.

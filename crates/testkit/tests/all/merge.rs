@@ -8,6 +8,7 @@
 mod again;
 mod number;
 mod parts;
+mod rebuilt;
 
 use beamport_testkit::{Dice, Machine, PretendMedia, histories};
 use flow::records::{Commit, Input};
@@ -130,7 +131,8 @@ impl Place {
         }
         if self.merge.is_none() {
             let (slices, by_frontier) = (self.slices, self.by_frontier);
-            let input = |i| MergeInput { stream: Self::name(i), wait: WAIT, slices, by_frontier };
+            let input =
+                |i| MergeInput { stream: Self::name(i), wait: WAIT, slices, by_frontier, ..MergeInput::default() };
             let inputs: Vec<MergeInput> = (0..self.banks.len()).map(input).collect();
             let options = MergeOptions { stream: self.stream(), by: self.by };
             self.merge = Some(Merge::open(&self.data(&self.process), NAME, &inputs, &options)?);

@@ -95,10 +95,10 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// Of a frame of this worker. `missing`: parts that the frame has no payload of.
+    /// Of a frame of the worker `maker`. `missing`: parts that the frame has no payload of.
     pub(super) fn write(
         &mut self,
-        stage: &str,
+        maker: &str,
         number: u64,
         timestamp: i64,
         (layout, missing): (&Layout, &[u32]),
@@ -113,13 +113,13 @@ impl Head {
         let attributes = [Attribute {
             name: "missing",
             description: Some("1 for each piece without a payload, in the order of members and their pieces"),
-            source: Some(stage),
+            source: Some(maker),
             data: (&self.missing).into(),
         }];
         let refused = |cause: String| Fault::new("cannot encode a frame", cause);
         let data = Numbers::new(layout.dtype, &self.blank).ok_or_else(|| refused("its pixels are not whole".into()))?;
         let frame = Ad00 {
-            source_name: stage,
+            source_name: maker,
             // The format has 32 bits.
             id: number as i32,
             timestamp,

@@ -163,9 +163,9 @@ impl Grouping {
         batch: Option<&Batch<'_>>,
         out: &mut Outputs<'_>,
     ) -> Result<Vec<u32>, Stop> {
-        let Self { former, data, input, rows, found, missing, rules, head, stage, .. } = self;
+        let Self { former, data, input, rows, found, missing, rules, head, .. } = self;
         let Make::Frames(layout) = &rules.make else { return Ok(Vec::new()) };
-        head.write(stage, judged.number, judged.time, (layout, missing))?;
+        head.write(out.maker(), judged.number, judged.time, (layout, missing))?;
         let Some([front, pixels, end]) = head.parts() else { return Ok(Vec::new()) };
         let len = front.len() + pixels.len() + end.len();
         let flags = if missing.is_empty() { 0 } else { flags::SUSPECT };

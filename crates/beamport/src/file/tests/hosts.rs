@@ -285,6 +285,7 @@ fn what_a_worker_on_several_hosts_cannot_have_is_named() {
     is_wrong("{ n1 = 1, \"n{1..2}\" = 1 }", "", "wrong value of `hosts`");
     is_wrong("{}", "", "wrong value of `hosts`");
     is_wrong("[]", "", "wrong value of `hosts`");
+    is_wrong("\"n1\"", "", "write `[\"n1\"]`, or the number of slots: `{ \"n1\" = 8 }`");
     is_wrong("{ n1 = 2 }", "host = \"n1\"\n", "has `host` and `hosts`");
     is_wrong("{ n1 = 2 }", "slots = 3\n", "has `slots` and `hosts`");
     is_wrong("{ n1 = 2 }", "share = \"key\"\n", "cannot be on several hosts");
@@ -344,7 +345,7 @@ fn builders_have_parts_of_a_merge_and_of_the_workers_behind_it() {
     let merge = fb2.merges().nth(1).unwrap();
     let slices = flow::TimeSlices { length: 20_000_000, parts: 2, part: 1, overlap: 1_000_000 };
     assert!(
-        merge.part_inputs.values().all(|part| *part == PartInput { slices: Some(slices), by_frontier: false }),
+        merge.part_inputs.values().all(|part| *part == PartInput { slices: Some(slices), ..PartInput::default() }),
         "{merge:?}"
     );
     assert_eq!(merge.wait_of("d3"), Duration::from_secs(1));
@@ -361,6 +362,8 @@ fn builders_have_parts_of_a_merge_and_of_the_workers_behind_it() {
     let waits: Vec<u64> = merge.inputs.iter().map(|input| merge.wait_of(input).as_secs()).collect();
     assert_eq!(waits, [0, 0, 1]);
     assert_eq!(inputs(&b2, "groups-b2"), ["events-b2"]);
+    // Its messages name the section of the file.
+    assert_eq!(b2.workers().next().unwrap().maker, "groups");
     // `b1` has `aux` from its host, as a builder needs it.
     assert_eq!(inputs(&part("b1"), "events-b1"), ["events-fb1-b1", "events-fb2-b1", "events-b2-b1"]);
     // Elsewhere the name means all parts.
@@ -369,13 +372,15 @@ fn builders_have_parts_of_a_merge_and_of_the_workers_behind_it() {
     assert_eq!(inputs(&store, "groups"), ["groups-b1", "groups-b2"]);
     let groups = store.merges().next().unwrap();
     let slices = flow::TimeSlices { overlap: 0, ..slices };
-    assert_eq!(groups.part_inputs["groups-b2"], PartInput { slices: Some(slices), by_frontier: true });
+    // A builder that has lost its folder makes its part again.
+    let of_part = PartInput { slices: Some(slices), by_frontier: true, is_made_again: true };
+    assert_eq!(groups.part_inputs["groups-b2"], of_part);
     assert_eq!(groups.wait_of("groups-b2"), Duration::from_secs(1));
     // So a host that is away makes nothing late.
     let more = store.merges().nth(1).unwrap();
     assert_eq!(
         more.part_inputs,
-        BTreeMap::from([("groups".to_owned(), PartInput { slices: None, by_frontier: true })])
+        BTreeMap::from([("groups".to_owned(), PartInput { by_frontier: true, ..PartInput::default() })])
     );
     assert_eq!(part("fb1").part.unwrap().stages["groups-b2"], "b2");
     let shown = parsed(BUILDERS).unwrap().show();
@@ -414,6 +419,7 @@ fn what_builders_cannot_have_is_named() {
     is_wrong(of_merge, "hosts = [\"b1\", \"b3\"]\nslice", "names no host: `b3`");
     is_wrong(of_merge, "hosts = [\"b1\", \"b1\"]\nslice", "names `b1` twice");
     is_wrong(of_merge, "hosts = []\nslice", "names no host");
+    is_wrong(of_merge, "hosts = \"b1\"\nslice", "write a list: `[\"b1\"]`");
     is_wrong(of_merge, "host = \"b1\"\nhosts = [\"b1\", \"b2\"]\nslice", "has `host` and `hosts`");
     is_wrong("overlap = \"1 ms\"", "overlap = \"11 ms\"", "`overlap` of merge `events` is too long");
     is_wrong("overlap = \"1 ms\"\n", "", "`overlap` of merge `events` is too short");

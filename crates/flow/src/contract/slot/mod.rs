@@ -65,6 +65,8 @@ pub enum Stepped {
 pub struct Slot {
     data: Data,
     stage: String,
+    /// Origin of messages that its code makes.
+    maker: String,
     options: SlotOptions,
     tasks: Reader,
     sources: Vec<Option<Source>>,
@@ -100,6 +102,7 @@ impl Slot {
         Ok(Self {
             data: data.clone(),
             stage: stage.to_owned(),
+            maker: stage.to_owned(),
             sources,
             options,
             tasks,
@@ -119,7 +122,8 @@ impl Slot {
     pub fn of_job(data: &Data, job: &SlotJob) -> Result<Self, Fault> {
         let stream = Options { level: job.level, when_full: WhenFull::Wait, ..Options::memory(job.live_bytes) };
         let (number, inputs, from, by_key) = (job.number, job.inputs.clone(), job.from, job.by_key);
-        Self::open(data, &job.stage, SlotOptions { number, inputs, stream, from, by_key })
+        let slot = Self::open(data, &job.stage, SlotOptions { number, inputs, stream, from, by_key })?;
+        Ok(Self { maker: job.maker.clone(), ..slot })
     }
 
     /// The stream that it writes.
@@ -285,6 +289,7 @@ impl Slot {
             let key = (self.options.by_key && task.parts > 1).then_some((task.part, task.parts));
             let mut out = Outputs {
                 stage: &self.stage,
+                maker: &self.maker,
                 writer: &mut self.writer,
                 account: &mut self.account,
                 row: (!worker.keeps()).then_some(&mut self.row),

@@ -15,6 +15,8 @@ const TEXT_BYTES_MAX: usize = 16 << 10;
 /// Where user code puts what it makes of a message.
 pub struct Outputs<'a> {
     pub(super) stage: &'a str,
+    /// Origin of what was made of several messages.
+    pub(super) maker: &'a str,
     pub(super) writer: &'a mut Writer,
     pub(super) account: &'a mut Account,
     /// None where what the code keeps must not be lost with the slot.
@@ -78,6 +80,13 @@ impl Outputs<'_> {
         self.account.uneven = true;
     }
 
+    /// Name of the worker in the instrument file: the source of its messages. On event builders, each part of the
+    /// worker fills a stream of another name.
+    #[must_use]
+    pub fn maker(&self) -> &str {
+        self.maker
+    }
+
     /// Appends a message made of `of`, whose origin it has. `parts` are its payload, one behind the other.
     pub fn push(&mut self, of: &Entry, made: &Made, parts: &[&[u8]]) -> Result<(), Stop> {
         let origin = self.origin(of.origin)?;
@@ -86,7 +95,7 @@ impl Outputs<'_> {
 
     /// Appends a message that was made of several: its origin is the worker.
     pub fn push_own(&mut self, made: &Made, parts: &[&[u8]]) -> Result<(), Stop> {
-        self.push_of(self.stage, made, parts)
+        self.push_of(self.maker, made, parts)
     }
 
     /// Appends a message of an origin that the code names.
@@ -104,7 +113,7 @@ impl Outputs<'_> {
         len: usize,
         mut write: impl FnMut(&mut [u8]) -> Result<bool, Stop>,
     ) -> Result<bool, Stop> {
-        let origin = self.writer.origin(self.stage).map_err(|e| Stop::Fault(stream_fault(self.stage, e)))?;
+        let origin = self.writer.origin(self.maker).map_err(|e| Stop::Fault(stream_fault(self.stage, e)))?;
         let mut is_written = false;
         self.append_by(origin, made, |writer, meta| {
             let answer = match writer.reserve(len) {

@@ -6,6 +6,7 @@
 //! Failure behaviour: retired, damaged or missing entries become counts and gaps exactly once: unscanned ones when the
 //! scan meets them, waiting ones when their slice is taken.
 
+use super::again::Again;
 use super::number::{Course, Numbers};
 use super::plan::Share;
 use super::{MergeInput, TimeSlices};
@@ -21,7 +22,7 @@ const SKIPPED: &str = "skipped.slice";
 /// Entries of a block: a slice looks again at those that it shares with the next.
 const BLOCK: u64 = 128;
 /// Entries of one look: some blocks, so that inputs take turns.
-const LOOK: usize = 4096;
+pub(super) const LOOK: usize = 4096;
 
 /// By what a merge orders.
 pub(super) enum By {
@@ -32,7 +33,7 @@ pub(super) enum By {
 }
 
 /// Some entries in a row of which at least one waits for its slice.
-struct Block {
+pub(super) struct Block {
     first: u64,
     len: u32,
     /// How many wait.
@@ -80,8 +81,13 @@ pub(super) struct Input {
     pub(super) slices: Option<TimeSlices>,
     /// See [`MergeInput::by_frontier`].
     by_frontier: bool,
+    /// Where its stage made messages again; see [`MergeInput::is_made_again`].
+    pub(super) is_made_again: bool,
+    pub(super) again: Again,
+    /// The near stream of the newest entry, and the sequence there.
+    pub(super) near: (Option<[u8; 16]>, Option<u64>),
     /// Looks.
-    reader: Reader,
+    pub(super) reader: Reader,
     /// Reads the slice, at its own position, so that neither reader maps segments for the other. Its entries were
     /// verified when they were looked at, and are verified again when they are pushed.
     back: Reader,
@@ -89,7 +95,7 @@ pub(super) struct Input {
     is_heard: bool,
     /// When it looked for a writer that started anew, ns of `Media::clock`.
     looked: i64,
-    blocks: VecDeque<Block>,
+    pub(super) blocks: VecDeque<Block>,
     /// How its numbers went, where they count.
     pub(super) course: Course,
     /// Largest key that is believed.
@@ -142,6 +148,9 @@ impl Input {
             wait: input.wait,
             slices: input.slices,
             by_frontier: input.by_frontier,
+            is_made_again: input.is_made_again,
+            again: Again::default(),
+            near: (None, None),
             reader,
             back,
             is_heard: false,
@@ -172,6 +181,9 @@ impl Input {
             self.course.resume(&share.course, known.next);
             self.account = Account { stream: self.account.stream.clone(), ..known.clone() };
             (self.before, self.is_resumed) = (known.next, true);
+            self.again = share.again.clone();
+            let newest = known.next.checked_sub(1).and_then(|newest| header.near_of(newest));
+            self.near = (newest.map(|near| near.uuid), None);
             return Ok(true);
         }
         if from > i64::MIN {
@@ -246,13 +258,17 @@ impl Input {
     /// The lowest sequence that may still be pointed to, or whose message is skipped and in no commit yet.
     pub(super) fn low(&self) -> u64 {
         let stray = self.strays.first().map_or(u64::MAX, |s| s.sequence);
-        let skipped = if self.slices.is_some() { self.before } else { u64::MAX };
+        let skipped = if self.may_skip() { self.before } else { u64::MAX };
         self.blocks.front().map_or(self.account.next, |b| b.first).min(stray).min(skipped)
     }
 
     /// Messages were looked at, and maybe skipped, of which no commit speaks.
     pub(super) fn has_skipped(&self) -> bool {
-        self.slices.is_some() && self.account.next > self.before
+        self.may_skip() && self.account.next > self.before
+    }
+
+    fn may_skip(&self) -> bool {
+        self.slices.is_some() || self.is_made_again
     }
 
     /// `low`, without what is known to be gone.
@@ -268,6 +284,17 @@ impl Input {
     /// Nothing more can be looked at now.
     pub(super) fn has_seen_all(&self) -> bool {
         self.account.next >= self.reader.end()
+    }
+
+    /// The lowest sequence that waits.
+    pub(super) fn low_waiting(&self) -> u64 {
+        self.blocks.front().map_or(self.account.next, |block| block.first)
+    }
+
+    /// By frontier: the time up to which it has brought all.
+    pub(super) fn brought(&self) -> i64 {
+        // A backlog brings no frontier, and the stream may have no room for all of it.
+        self.looked_through().max(self.newest.saturating_sub(self.wait))
     }
 
     /// Learns what its source says, and what of that the output shows: see `Merge::listen`.
@@ -338,8 +365,7 @@ impl Input {
             return i64::MAX;
         }
         if self.by_frontier {
-            // A backlog brings no frontier, and the stream may have no room for all of it.
-            return self.looked_through().max(self.newest.saturating_sub(self.wait));
+            return self.brought();
         }
         let mut reach = self.newest;
         if at_end {
@@ -375,18 +401,19 @@ impl Input {
     /// Looks at the next entries, at most `most`. False if there are none.
     pub(super) fn read_new(&mut self, most: usize, from: i64, by: &mut By) -> Result<bool, Fault> {
         let (at, before, slices) = (self.account.next, self.before, self.slices);
-        let (blocks, strays) = (&mut self.blocks, &mut self.strays);
-        let mut skipped = 0;
+        let (blocks, strays, again) = (&mut self.blocks, &mut self.strays, &self.again);
+        let (mut skipped, mut repeated) = (0, 0);
         match self.reader.next_entries(at, most.min(LOOK)).map_err(|e| stream_fault(&self.account.stream, e))? {
             Stretch::Messages([]) => return Ok(false),
             Stretch::Messages(entries) => {
                 let newest = match by {
                     By::Time(ahead_max) => {
                         let key = |entry: &Entry, _| time_of(entry, *ahead_max);
-                        let mut skips = |entry: &Entry| {
-                            let skips = is_skipped(slices, entry);
-                            skipped += u64::from(skips);
-                            skips
+                        let mut skips = |entry: &Entry, sequence| {
+                            let is_of_others = is_skipped(slices, entry);
+                            let is_twice = !is_of_others && again.skips(sequence, entry);
+                            (skipped, repeated) = (skipped + u64::from(is_of_others), repeated + u64::from(is_twice));
+                            is_of_others || is_twice
                         };
                         note(entries, at, before, from, (&key, &mut skips), blocks, strays)
                     }
@@ -399,7 +426,7 @@ impl Input {
                         numbers.settle(&mut self.course, entries, at);
                         numbers.count(&self.course, entries, at, from);
                         let key = |entry: &Entry, sequence| numbers.key(&self.course, entry, sequence);
-                        note(entries, at, before, from, (&key, &mut |_| false), blocks, strays)
+                        note(entries, at, before, from, (&key, &mut |_, _| false), blocks, strays)
                     }
                 };
                 if skipped > 0 {
@@ -407,6 +434,7 @@ impl Input {
                 }
                 self.newest = self.newest.max(newest);
                 self.account.next = at + entries.len() as u64;
+                self.count_again(repeated);
             }
             Stretch::Missing(missing) => {
                 self.note_gone(&missing);
@@ -435,9 +463,12 @@ impl Input {
     pub(super) fn take(&mut self, number: u32, span: (i64, i64), by: &By, taken: &mut Taken) -> Result<u64, Fault> {
         match by {
             By::Time(ahead_max) => {
-                let slices = self.slices;
-                let key = |entry: &Entry| time_of(entry, *ahead_max).filter(|_| !is_skipped(slices, entry));
-                self.take_by(number, span, taken, |entry, _| key(entry))
+                let (slices, again) = (self.slices, std::mem::take(&mut self.again));
+                let skips = |entry: &Entry, sequence| is_skipped(slices, entry) || again.skips(sequence, entry);
+                let key = |entry: &Entry, sequence| time_of(entry, *ahead_max).filter(|_| !skips(entry, sequence));
+                let took = self.take_by(number, span, taken, key);
+                self.again = again;
+                took
             }
             By::Number(numbers) => {
                 let course = std::mem::take(&mut self.course);
@@ -513,7 +544,7 @@ fn note(
     first: u64,
     before: u64,
     from: i64,
-    (key_of, skips): (&impl Fn(&Entry, u64) -> Option<i64>, &mut impl FnMut(&Entry) -> bool),
+    (key_of, skips): (&impl Fn(&Entry, u64) -> Option<i64>, &mut impl FnMut(&Entry, u64) -> bool),
     blocks: &mut VecDeque<Block>,
     strays: &mut Vec<Stray>,
 ) -> i64 {
@@ -523,7 +554,7 @@ fn note(
         let (mut waiting, mut oldest) = (0, i64::MAX);
         for (entry, sequence) in part.iter().zip(at..) {
             let key = key_of(entry, sequence);
-            if skips(entry) {
+            if skips(entry, sequence) {
                 newest = newest.max(key.unwrap_or(i64::MIN));
                 continue;
             }

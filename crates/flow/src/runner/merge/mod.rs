@@ -11,6 +11,7 @@
 //! of the output: no message appears twice, none is withdrawn. Retired and damaged messages are counted. Without room
 //! it keeps its state and retries at the next step.
 
+mod again;
 mod input;
 mod number;
 mod pace;
@@ -71,6 +72,9 @@ pub struct MergeInput {
     /// By time: its messages are waited for until its stage reports a later frontier, or has brought one that is newer
     /// by more than `wait`, however long that takes.
     pub by_frontier: bool,
+    /// By time, of a mirror: a stage that has lost its data folder makes the same messages again. The merge skips those
+    /// that the mirror had before.
+    pub is_made_again: bool,
 }
 
 /// How a merge works.
@@ -207,6 +211,7 @@ pub struct Merge {
     reached: (i64, i64),
     moved_at: i64,
     ended: bool,
+    has_other_slices: bool,
     no_room: Option<Fault>,
     /// A source of it has no room for its next message.
     is_blocked: bool,
@@ -271,6 +276,7 @@ impl Merge {
             reached: (i64::MIN, i64::MIN),
             moved_at: i64::MIN,
             ended: false,
+            has_other_slices: false,
             no_room: None,
             is_blocked: false,
         };
@@ -345,7 +351,14 @@ impl Merge {
             let input = &mut self.inputs[open[at]];
             let before = input.account.next;
             let is_full = input.strays.len() >= STRAYS_MAX;
-            if is_full || !input.read_new(left, self.from, &mut self.by)? || input.has_seen_all() {
+            let is_read = match input.is_made_again && !is_full {
+                true => {
+                    let most = input.up_to_again(&self.data, left, self.from, &mut self.by)?;
+                    input.read_new(most, self.from, &mut self.by)?
+                }
+                false => !is_full && input.read_new(left, self.from, &mut self.by)?,
+            };
+            if !is_read || input.has_seen_all() {
                 open.swap_remove(at);
             }
             left = left.saturating_sub((input.account.next - before) as usize);
@@ -491,7 +504,16 @@ impl Merge {
             let low = input.still_there(low);
             input.course.forget(low);
             let (strays, course) = (input.strays.len() as u64, input.course.clone());
-            shares.push(Share { low, before, took, strays, surplus: Vec::new(), course, slices: input.slices });
+            shares.push(Share {
+                low,
+                before,
+                took,
+                strays,
+                surplus: Vec::new(),
+                course,
+                slices: input.slices,
+                again: input.again.clone(),
+            });
         }
         self.sort();
         let mut kept = Vec::with_capacity(strays);

@@ -3,6 +3,7 @@
 //! A restart derives the whole slice from it, so the output is never read back beyond its newest entry.
 
 use super::TimeSlices;
+use super::again::Again;
 use super::input::By;
 use super::number::{Course, Numbers};
 use crate::Fault;
@@ -48,6 +49,9 @@ pub(super) struct Share {
     /// By time: the messages of the input that are merged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) slices: Option<TimeSlices>,
+    /// By time: where its stage began to make the same messages again.
+    #[serde(default, skip_serializing_if = "Again::is_empty")]
+    pub(super) again: Again,
 }
 
 impl Plan {

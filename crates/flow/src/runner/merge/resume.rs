@@ -70,7 +70,12 @@ impl Merge {
             return Err(Fault::new(what, format!("it has {next} messages but commits for {known}"))
                 .hint("run `beamport verify --repair` to repair what a checksum proves"));
         }
-        self.refuse_other_slices(commit, plan)?;
+        let is_other = |(known, share): (&crate::records::Input, &Share)| {
+            let input = self.inputs.iter().find(|input| input.account.stream == known.stream);
+            input.is_some_and(|input| input.slices != share.slices)
+        };
+        self.has_other_slices = commit.inputs.iter().zip(&plan.shares).any(is_other);
+        self.check_slices()?;
         match (&mut self.by, plan.by()?) {
             (By::Time(ahead_max), By::Time(then)) => {
                 // The old measure separated the waiting messages from those ahead.
@@ -118,14 +123,15 @@ impl Merge {
         Ok(())
     }
 
+    /// Whether its slices are others than those of the commit from which it resumed.
+    pub fn has_other_slices(&self) -> bool {
+        self.has_other_slices
+    }
+
     /// Refuses other slices than those of the commit while a run is not sealed: messages between the commits of all
     /// parts would be in no part, or in two.
-    fn refuse_other_slices(&self, commit: &Commit, plan: &Plan) -> Result<(), Fault> {
-        let is_other = |(known, share): (&crate::records::Input, &Share)| {
-            let input = self.inputs.iter().find(|input| input.account.stream == known.stream);
-            input.is_some_and(|input| input.slices != share.slices)
-        };
-        if !commit.inputs.iter().zip(&plan.shares).any(is_other) {
+    pub fn check_slices(&self) -> Result<(), Fault> {
+        if !self.has_other_slices {
             return Ok(());
         }
         let mut runs = RunsView::new(&self.data);
@@ -166,6 +172,7 @@ impl Merge {
             };
             number_of[place] = at;
             input.before = share.before;
+            input.again = share.again.clone();
             input.course.resume(&share.course, known.next);
             input.look_back(&self.data, (share.low, known.next), plan.from, &mut by)?;
             input.take(place as u32, (plan.from, plan.to), &by, &mut taken)?;
