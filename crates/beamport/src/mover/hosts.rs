@@ -32,7 +32,7 @@ use wire::bprn::State;
 struct Heard {
     beat: Value,
     at: Instant,
-    /// How far the clock of the host was ahead of that of the broker, ns: here and at the beat before.
+    /// How far the clock of the host was ahead of that of the bulletin, ns: here and at the beat before.
     ahead: [i64; 2],
 }
 
@@ -43,7 +43,7 @@ impl Heard {
         Self { beat, at: Instant::now(), ahead: [ahead, before.map_or(0, |before| before.ahead[0])] }
     }
 
-    /// When it was posted, by the clock of the brokers, ns since 1970 UTC.
+    /// When it was posted, by the clock of the bulletin, ns since 1970 UTC.
     fn posted(&self) -> Option<i64> {
         Some(self.beat["time"].as_i64()?.saturating_sub(self.ahead[0]))
     }
@@ -180,7 +180,7 @@ impl Hosts {
     }
 
     /// Whether the host that leads has ended since this process has started, and this one ends with it. By the clock of
-    /// the brokers: the host may have ended before the bulletin was read.
+    /// the bulletin: the host may have ended before the bulletin was read.
     pub(super) fn ends_with_lead(&self) -> bool {
         let lead = self.part.layout.hosts.first().and_then(|lead| self.beats.get(lead));
         let (Some(lead), Some(own)) = (lead, &self.own) else { return false };
@@ -638,7 +638,7 @@ impl Mover {
         let Some(hosts) = &self.hosts else { return Vec::new() };
         let mut troubles: Vec<Fault> = hosts.bulletin.trouble().into_iter().chain(hosts.fault.clone()).collect();
         troubles.extend(hosts.own.as_ref().and_then(|own| wrong_clock(&hosts.part.name, own)));
-        // Without the brokers nobody hears of another host.
+        // Without the bulletin nobody hears of another host.
         let is_cut_off = hosts.bulletin.trouble().is_some();
         for host in hosts.others().filter(|_| !is_cut_off) {
             let heard = hosts.beats.get(host).filter(|_| !hosts.is_away(host));
@@ -656,6 +656,8 @@ impl Mover {
                 continue;
             }
             let waits: Vec<&str> = self.runs_waiting(host).map(|run| run.name.as_str()).collect();
+        let clock_of = self.instrument.hosts.as_ref().and_then(|hosts| hosts.carrier.clock_of());
+        let wrong_clock = |host: &str, heard: &Heard| wrong_clock(host, heard, clock_of.as_deref());
             if waits.is_empty() && beat.is_some_and(|beat| beat["ended"] == true) {
                 continue;
             }
@@ -671,7 +673,7 @@ impl Mover {
         troubles
     }
 
-    /// Why the brokers cannot be asked.
+    /// Why the bulletin cannot be asked.
     pub(super) fn hosts_trouble(&self) -> Option<Fault> {
         self.hosts.as_ref().and_then(|hosts| hosts.bulletin.trouble())
     }
@@ -743,14 +745,17 @@ fn by_clock(mut request: Value, now: i64) -> Value {
     request
 }
 
-/// The fault of a host whose clock is wrong.
-fn wrong_clock(host: &str, heard: &Heard) -> Option<Fault> {
+/// The fault of a host whose clock is wrong. `other`: the host with the clock of the bulletin, which may be the wrong
+/// one; none where a broker has that clock.
+fn wrong_clock(host: &str, heard: &Heard, other: Option<&str>) -> Option<Fault> {
     let ahead = heard.wrong_clock();
     let (word, by) = (if ahead < 0 { "behind" } else { "ahead of" }, ahead.unsigned_abs() as f64 / 1e9);
-    let fault =
-        || Fault::new(format!("the clock of host `{host}` is wrong"), format!("it is {by:.1} s {word} the broker's"));
-    let hint = "synchronise the clocks of all machines (NTP, PTP): messages belong to runs by their times";
-    (ahead != 0).then(|| fault().hint(hint))
+    let (what, of) = match other {
+        Some(other) => (format!("the clocks of hosts `{host}` and `{other}` differ"), format!("that of `{other}`")),
+        None => (format!("the clock of host `{host}` is wrong"), "that of the broker".to_owned()),
+    };
+    let fault = Fault::new(what, format!("that of `{host}` is {by:.1} s {word} {of}"));
+    Some(fault.hint("synchronise the clocks of all machines (NTP, PTP): messages belong to runs by their times"))
 }
 
 /// The fault of a process in whose place another one runs.
@@ -765,5 +770,8 @@ fn fenced(host: &str, other: Option<&Value>) -> Fault {
         None => "it has given no sign of itself yet".to_owned(),
     };
     Fault::new(format!("another process runs host `{host}`"), cause)
+    if ahead == 0 {
+        return None;
+    }
         .hint("run each host once: stop one of the two, or give it the name of another host")
 }
