@@ -1,9 +1,9 @@
 //! Work of a host for an instrument on several: accounts, beats, and commands that were given on another host.
 //!
-//! Hosts post on a bulletin: each a beat a second (`beat/HOST`), its account of each sealed run (`account/RUN/HOST`),
-//! commands and their answers (`ask/HOST/ID`, `answer/HOST/ID`), what a worker on several hosts is to be
-//! (`configure/WORKER`), and that a run is sealed without a host (`absent/RUN/HOST`). A command is carried out by the
-//! process that it was meant for, or not at all: it names the boot of that process.
+//! Hosts post on a bulletin: each its process as it starts (`process/HOST`), a beat a second (`beat/HOST`), its account
+//! of each sealed run (`account/RUN/HOST`), commands and their answers (`ask/HOST/ID`, `answer/HOST/ID`), what a worker
+//! on several hosts is to be (`configure/WORKER`), and that a run is sealed without a host (`absent/RUN/HOST`). A command
+//! is carried out by the process that it was meant for, or not at all: it names the boot of that process.
 
 use super::Mover;
 use super::asks::Request;
@@ -82,6 +82,9 @@ pub(super) struct Hosts {
     beats: BTreeMap<String, Heard>,
     /// The newest beat of this process.
     own: Option<Heard>,
+    /// The post of this process has come, and behind it that of a later process of this host.
+    has_own_post: bool,
+    later: Option<Value>,
     /// When the bulletin was read up to the first beat of this process.
     pub(super) caught_up: Option<Instant>,
     /// How far hosts have come, by run, its start and host: an earlier run of that name may have posts.
@@ -126,12 +129,20 @@ impl Hosts {
         let now = Instant::now();
         let media = data.media.clone();
         let clock = Box::new(move || media.now());
+        let (boot, since) = (store::hex(&data.media.random()), data.media.now());
+        let accounts = AccountBook::open(data, &part.layout)?;
+        let bulletin = BulletinThread::start(hosts.carrier.clone(), &instrument.name, &part.name, clock)?;
+        // An earlier process of this host ends now, and names this one. The first beat comes after the start.
+        let process = json!({"boot": boot, "pid": std::process::id(), "since": since});
+        bulletin.post(format!("process/{}", part.name), process.to_string());
         Ok(Some(Self {
-            boot: store::hex(&data.media.random()),
-            accounts: AccountBook::open(data, &part.layout)?,
-            bulletin: BulletinThread::start(hosts.carrier.clone(), &instrument.name, &part.name, clock)?,
+            boot,
+            accounts,
+            bulletin,
             beats: BTreeMap::new(),
             own: None,
+            has_own_post: false,
+            later: None,
             caught_up: None,
             known: BTreeMap::new(),
             posted: BTreeSet::new(),
@@ -145,7 +156,7 @@ impl Hosts {
             fenced: None,
             beat_at: now,
             accounts_at: now,
-            since: data.media.now(),
+            since,
             lead: part.lead.as_ref().map(|_| RunsView::of(data, LEAD_RUNS)),
             lead_steps: 0,
             lead_runs: None,
@@ -249,6 +260,16 @@ impl Hosts {
         None
     }
 
+    /// A process of this host has started. The bulletin may still have the post of an earlier one than this.
+    fn see_process(&mut self, text: &str) {
+        let Ok(process @ Value::Object(_)) = serde_json::from_str(text) else { return };
+        if process["boot"] == *self.boot {
+            self.has_own_post = true;
+        } else if self.has_own_post || self.bulletin.is_fenced() {
+            self.later = Some(process);
+        }
+    }
+
     /// Why nothing is known of other hosts.
     pub(super) fn unread(&self) -> String {
         match self.bulletin.trouble() {
@@ -289,9 +310,8 @@ impl Mover {
         let Some(hosts) = &mut self.hosts else { return Ok(changed) };
         if hosts.bulletin.is_fenced() {
             let since = *hosts.fenced.get_or_insert_with(Instant::now);
-            let other = hosts.beats.get(&hosts.part.name);
-            if other.is_some() || since.elapsed() > FENCED_READ {
-                return Err(fenced(&hosts.part.name, other.map(|heard| &heard.beat)));
+            if hosts.later.is_some() || since.elapsed() > FENCED_READ {
+                return Err(fenced(&hosts.part.name, hosts.later.as_ref()));
             }
         }
         Ok(changed)
@@ -330,10 +350,9 @@ impl Mover {
                 } else if beat["boot"] == *hosts.boot {
                     hosts.own = Some(Heard::new(beat, post, hosts.own.as_ref()));
                     hosts.caught_up.get_or_insert_with(Instant::now);
-                } else if hosts.bulletin.is_fenced() {
-                    hosts.beats.insert(own, Heard::new(beat, post, None));
                 }
             }
+            ["process", host] if host == own => hosts.see_process(&post.text),
             ["account" | "absent", run, host] => {
                 let Ok(account) = serde_json::from_str::<HostAccount>(&post.text) else { return false };
                 if account.run != run || account.host != host || !hosts.part.layout.hosts.contains(&account.host) {
@@ -637,6 +656,8 @@ impl Mover {
     pub(super) fn host_troubles(&self) -> Vec<Fault> {
         let Some(hosts) = &self.hosts else { return Vec::new() };
         let mut troubles: Vec<Fault> = hosts.bulletin.trouble().into_iter().chain(hosts.fault.clone()).collect();
+        let clock_of = self.instrument.hosts.as_ref().and_then(|hosts| hosts.carrier.clock_of());
+        let wrong_clock = |host: &str, heard: &Heard| wrong_clock(host, heard, clock_of.as_deref());
         troubles.extend(hosts.own.as_ref().and_then(|own| wrong_clock(&hosts.part.name, own)));
         // Without the bulletin nobody hears of another host.
         let is_cut_off = hosts.bulletin.trouble().is_some();
@@ -656,8 +677,6 @@ impl Mover {
                 continue;
             }
             let waits: Vec<&str> = self.runs_waiting(host).map(|run| run.name.as_str()).collect();
-        let clock_of = self.instrument.hosts.as_ref().and_then(|hosts| hosts.carrier.clock_of());
-        let wrong_clock = |host: &str, heard: &Heard| wrong_clock(host, heard, clock_of.as_deref());
             if waits.is_empty() && beat.is_some_and(|beat| beat["ended"] == true) {
                 continue;
             }
@@ -749,6 +768,9 @@ fn by_clock(mut request: Value, now: i64) -> Value {
 /// one; none where a broker has that clock.
 fn wrong_clock(host: &str, heard: &Heard, other: Option<&str>) -> Option<Fault> {
     let ahead = heard.wrong_clock();
+    if ahead == 0 {
+        return None;
+    }
     let (word, by) = (if ahead < 0 { "behind" } else { "ahead of" }, ahead.unsigned_abs() as f64 / 1e9);
     let (what, of) = match other {
         Some(other) => (format!("the clocks of hosts `{host}` and `{other}` differ"), format!("that of `{other}`")),
@@ -761,17 +783,14 @@ fn wrong_clock(host: &str, heard: &Heard, other: Option<&str>) -> Option<Fault> 
 /// The fault of a process in whose place another one runs.
 fn fenced(host: &str, other: Option<&Value>) -> Fault {
     let cause = match other {
-        Some(beat) => format!(
+        Some(process) => format!(
             "it is process {} with boot {}, started {}",
-            beat["pid"],
-            beat["boot"].as_str().unwrap_or("unknown"),
-            instant(beat["since"].as_i64().unwrap_or(0))
+            process["pid"],
+            process["boot"].as_str().unwrap_or("unknown"),
+            instant(process["since"].as_i64().unwrap_or(0))
         ),
         None => "it has given no sign of itself yet".to_owned(),
     };
     Fault::new(format!("another process runs host `{host}`"), cause)
-    if ahead == 0 {
-        return None;
-    }
         .hint("run each host once: stop one of the two, or give it the name of another host")
 }
