@@ -574,8 +574,8 @@ fn history(live_mib: u64) -> String {
     format!("[source.history]\nkind = \"appended\"\nlevel = \"memory\"\nlive = \"{live_mib} MiB\"\n")
 }
 
-/// The stream on `a`, and a sink on `b`, so that it is mirrored there; without a run the sink does nothing. `carrier` and
-/// `of_hosts`: keys of `[hosts]`, `[host.a]` and `[host.b]`; MiB of the stream and of its mirror.
+/// The stream on `a`, and a sink on `b`, so that it is mirrored there; without a run the sink does nothing. `carrier`
+/// and `of_hosts`: keys of `[hosts]`, `[host.a]` and `[host.b]`; MiB of the stream and of its mirror.
 fn hosts_file(instrument: &str, carrier: &str, of_hosts: [&str; 2], (live_mib, ring_mib): (u64, u64)) -> String {
     let [a, b] = of_hosts;
     format!(

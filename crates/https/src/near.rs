@@ -2,8 +2,8 @@
 //! has safe.
 //!
 //! It takes every message and keeps none: it needs positions alone. The server reads the streams for its answers, and
-//! verifies them. The counted reader of the relay stands behind the position that the far host has sent, so streams keep
-//! what that host needs.
+//! verifies them. The counted reader of the relay stands behind the position that the far host has sent, so streams
+//! keep what that host needs.
 //!
 //! Failure behaviour: a far host that is away is no trouble of the sink; a connection that was refused is.
 

@@ -2,8 +2,8 @@
 //!
 //! Hosts post on a bulletin: each its process as it starts (`process/HOST`), a beat a second (`beat/HOST`), its account
 //! of each sealed run (`account/RUN/HOST`), commands and their answers (`ask/HOST/ID`, `answer/HOST/ID`), what a worker
-//! on several hosts is to be (`configure/WORKER`), and that a run is sealed without a host (`absent/RUN/HOST`). A command
-//! is carried out by the process that it was meant for, or not at all: it names the boot of that process.
+//! on several hosts is to be (`configure/WORKER`), and that a run is sealed without a host (`absent/RUN/HOST`). A
+//! command is carried out by the process that it was meant for, or not at all: it names the boot of that process.
 
 use super::Mover;
 use super::asks::Request;

@@ -1,5 +1,5 @@
-//! The rows of hosts that HTTPS joins: processor time of a mirror beside bare TLS, and how soon a message is seen on the
-//! other host beside a round trip of TCP.
+//! The rows of hosts that HTTPS joins: processor time of a mirror beside bare TLS, and how soon a message is seen on
+//! the other host beside a round trip of TCP.
 //!
 //! Processor time counts from the first hundredth of the messages in the mirror to the last of them: it is that of
 //! messages, without the starts of the programs.
@@ -98,9 +98,9 @@ fn latency(side: &Side, rounds: u32) -> Result<Figure, Fault> {
     Ok(Figure {
         name: "append on a -> seen on b over HTTPS, p99 / TCP round trip".into(),
         conditions: format!(
-            "{} messages of {SIZE} B a round, one in {} ms, each awaited before the next by a reader that sleeps; median \
-             and p99: ours {:.0} and {:.0} us, a round trip of as many bytes to another thread {:.0} and {:.0} us; the \
-             p99 as rates; must 8 times, aim 3 times as long",
+            "{} messages of {SIZE} B a round, one in {} ms, each awaited before the next by a reader that sleeps; \
+             median and p99: ours {:.0} and {:.0} us, a round trip of as many bytes to another thread {:.0} and \
+             {:.0} us; the p99 as rates; must 8 times, aim 3 times as long",
             side.timed.0,
             PAUSE.as_millis(),
             us(&ours, |delays| delays.median),

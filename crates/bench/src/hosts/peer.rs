@@ -1,5 +1,5 @@
-//! The bare peer of hosts that HTTPS joins: TLS by the same library over TCP, from memory to memory, and a round trip of
-//! TCP. Each side is a thread that does nothing else.
+//! The bare peer of hosts that HTTPS joins: TLS by the same library over TCP, from memory to memory, and a round trip
+//! of TCP. Each side is a thread that does nothing else.
 
 use super::super::limit::Pages;
 use super::super::measure::thread_cpu_seconds;
@@ -36,7 +36,7 @@ pub(super) fn certify(folder: &Path) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What one side needs for TLS.
+/// The certificates and the key of a side.
 struct Identity {
     roots: RootCertStore,
     chain: Vec<CertificateDer<'static>>,
@@ -74,7 +74,7 @@ fn client(folder: &Path) -> Result<ClientConfig, rustls::Error> {
     builder.with_root_certificates(roots).with_client_auth_cert(chain, key)
 }
 
-/// What a transfer took: seconds, processor seconds of the side that sends and of the one that receives, and the cipher.
+/// The cost of a transfer: seconds, processor seconds of the sender and of the receiver, and the cipher.
 pub(super) struct Moved {
     pub(super) seconds: f64,
     pub(super) off: f64,
