@@ -158,7 +158,7 @@ pub(crate) const LOG_WINDOW: Duration = Duration::from_secs(10);
 pub(crate) const RUNS_SHOWN: usize = 50;
 /// Pause between two beats of a host.
 pub const BEAT_PAUSE: Duration = Duration::from_secs(1);
-/// A clock that differs by more from that of the broker is wrong. A beat of a busy host is posted a second late.
+/// A clock that differs by more from that of the bulletin is wrong. A beat of a busy host is posted a second late.
 pub const CLOCK_AHEAD_MAX: Duration = Duration::from_secs(5);
 /// Silence after which a host is away: five beats.
 pub const AWAY: Duration = Duration::from_secs(5);

@@ -1,10 +1,13 @@
 //! `beamport-bench hosts`: a stream of one host in its mirror on another, through Kafka. Beside it a bare producer and
 //! a bare consumer of librdkafka (`bench/kafka_client.c`) that move the same bytes as records of 1 MB, and two
 //! instruments that move them as a record for each message. Then a worker on three hosts beside the same worker on one
-//! machine, and how long the others need for the blocks of a host that is killed.
+//! machine, and how long the others need for the blocks of a host that is killed. The rows of HTTPS are in `https.rs`.
 //!
 //! A rate counts from the first hundredth of the messages to the last of them. Processor time is that of whole
 //! programs, starts included; with the broker's where a row says so.
+
+mod https;
+mod peer;
 
 use super::broker::{Client, Node, ready, seconds};
 use super::frames::stop;
@@ -66,6 +69,9 @@ pub(super) fn run(
         tell(&figure);
         figures.push(figure);
     }
+    let of_https = https::run(&side, rounds)?;
+    of_https.iter().for_each(tell);
+    figures.extend(of_https);
     Ok(figures)
 }
 
@@ -163,11 +169,11 @@ impl Side {
     /// From host `a` to host `b`.
     fn mirrored(&self, round: u32) -> Result<Way, Fault> {
         let instrument = self.name("hosts", round);
-        let place = Place::new(&hosts_file(&instrument, &self.client.brokers, self.live_mib(), RING_MIB))?;
+        let place = Place::new(&hosts_file(&instrument, &self.kafka(), ["", ""], (self.live_mib(), RING_MIB)))?;
         place.fill(&place.data("a"), self.live_mib(), self.count)?;
         let way = self.way(|| {
             let mut hosts = vec![self.up(&place, &["--host", "a"])?, self.up(&place, &["--host", "b"])?];
-            place.ended(&mut hosts, |hosts| self.arrive(&place.data("b"), "history", hosts))
+            place.ended(&mut hosts, |hosts| self.arrive(&place.data("b"), "history", hosts)).map(|all| all.seconds)
         });
         self.clear(&instrument, &["history", "runs", "hosts"]);
         way
@@ -200,7 +206,7 @@ impl Side {
         place.fill(&place.data("a"), self.live_mib(), self.count)?;
         let way = self.way(|| {
             let mut hosts = self.up_all(&place, workers)?;
-            place.ended(&mut hosts, |hosts| self.arrive(&place.data("a"), "points", hosts))
+            place.ended(&mut hosts, |hosts| self.arrive(&place.data("a"), "points", hosts)).map(|all| all.seconds)
         });
         self.clear(&instrument, &["points.in", "points.order", "points", "runs", "hosts"]);
         way.map(|way| way.sample)
@@ -296,6 +302,7 @@ impl Side {
         self.way(|| {
             let mut both = vec![self.up(&from, &[])?, self.up(&to, &[])?];
             to.ended(&mut both, |both| self.arrive(&to.data("b"), "history", both))
+                .map(|all| all.seconds)
                 .map_err(|fault| fault.hint(std::fs::read_to_string(from.log()).unwrap_or_default()))
         })
     }
@@ -303,6 +310,11 @@ impl Side {
     /// Shared memory that holds all messages: 64 B of index for each; a segment, an eighth of the whole, is not used.
     fn live_mib(&self) -> u64 {
         (((SIZE + 64) * self.count) >> 20) * 5 / 4 + 64
+    }
+
+    /// The keys of the carrier.
+    fn kafka(&self) -> String {
+        format!("carrier = \"kafka\"\nbrokers = \"{}\"\nreplication = 1\n", self.client.brokers)
     }
 
     fn name(&self, what: &str, round: u32) -> String {
@@ -325,9 +337,11 @@ impl Side {
         }
     }
 
-    /// Seconds until all messages are in the stream.
-    fn arrive(&self, data: &Data, stream: &str, running: &mut [Child]) -> Result<f64, Fault> {
+    /// Waits until all messages are in the stream; what it took from the first hundredth of them to the last, as if for
+    /// all of them.
+    fn arrive(&self, data: &Data, stream: &str, running: &mut [Child]) -> Result<Arrival, Fault> {
         let (start, mut reader, mut from) = (Instant::now(), None, None);
+        let cpu = |running: &[Child]| running.iter().map(|one| cpu_seconds_of(one.id())).collect::<Result<Vec<_>, _>>();
         loop {
             alive(running)?;
             // A stream that is recreated before its first message has another reader.
@@ -336,11 +350,14 @@ impl Side {
             }
             let count = reader.as_ref().map_or(0, |reader: &Reader| reader.bounds().count);
             if from.is_none() && count * 100 >= self.count {
-                from = Some((Instant::now(), count));
+                from = Some((Instant::now(), count, cpu(running)?));
             }
-            match from {
-                Some((begin, first)) if count >= self.count && first < count => {
-                    return Ok(begin.elapsed().as_secs_f64() * count as f64 / (count - first) as f64);
+            match &from {
+                Some((begin, first, before)) if count >= self.count && *first < count => {
+                    let (seconds, after) = (begin.elapsed().as_secs_f64(), cpu(running)?);
+                    let of_all = count as f64 / (count - first) as f64;
+                    let cpu_seconds = before.iter().zip(after).map(|(before, after)| (after - before) * of_all);
+                    return Ok(Arrival { seconds: seconds * of_all, cpu_seconds: cpu_seconds.collect() });
                 }
                 _ if count >= self.count => {
                     return Err(Fault::new("bench: the messages cannot be timed", "all came at once"));
@@ -372,9 +389,9 @@ impl Side {
         Ok(Figure {
             name: "append on a -> seen on b, p99 / bare pair".into(),
             conditions: format!(
-                "{} messages of {SIZE} B a round, one in {} ms, each awaited before the next; a reader looks each \
-                 50 us; median and p99: ours {:.2} and {:.2} ms, a bare producer without linger and a bare consumer \
-                 {:.2} and {:.2} ms; the p99 as rates",
+                "{} messages of {SIZE} B a round, one in {} ms, each awaited before the next by a reader that sleeps; \
+                 median and p99: ours {:.2} and {:.2} ms, a bare producer without linger and a bare consumer {:.2} and \
+                 {:.2} ms; the p99 as rates",
                 self.timed.0,
                 PAUSE.as_millis(),
                 ms(&ours, |delays| delays.median),
@@ -392,32 +409,43 @@ impl Side {
 
     fn delays(&self, round: u32) -> Result<Delays, Fault> {
         let instrument = self.name("pulse", round);
-        let place = Place::new(&hosts_file(&instrument, &self.client.brokers, 64, 64))?;
+        let place = Place::new(&hosts_file(&instrument, &self.kafka(), ["", ""], (64, 64)))?;
+        let answer = self.pulses(&place);
+        self.clear(&instrument, &["history", "runs", "hosts"]);
+        answer
+    }
+
+    /// Appends messages on `a`, each when a reader on `b` has the one before.
+    fn pulses(&self, place: &Place) -> Result<Delays, Fault> {
         let mut near = appender(&place.data("a"), 64)?;
-        let mut hosts = vec![self.up(&place, &["--host", "a"])?, self.up(&place, &["--host", "b"])?];
-        let answer = place.ended(&mut hosts, |hosts| {
+        let mut hosts = vec![self.up(place, &["--host", "a"])?, self.up(place, &["--host", "b"])?];
+        place.ended(&mut hosts, |hosts| {
             let (mut reader, payload) = (None, vec![7; SIZE as usize]);
+            let late = |number| Fault::new("bench: a message does not come to the other host", number);
             Delays::measure(self.timed, |number| {
                 let begin = Instant::now();
                 append(&mut near, &payload)?;
                 near.publish();
-                loop {
-                    if number == 0 {
-                        alive(hosts)?;
-                        reader = place.data("b").reader_early("history").ok();
+                let there = loop {
+                    match reader.as_mut().filter(|reader: &&mut Reader| number > 0 || reader.bounds().count > 0) {
+                        Some(there) => break there,
+                        // A stream that is recreated before its first message has another reader.
+                        None => reader = place.data("b").reader_early("history").ok(),
                     }
-                    if reader.as_ref().is_some_and(|reader: &Reader| reader.bounds().count > number as u64) {
-                        return Ok(begin.elapsed());
-                    }
+                    alive(hosts)?;
                     if begin.elapsed() > LATE {
-                        return Err(Fault::new("bench: a message does not come to the other host", number));
+                        return Err(late(number));
                     }
-                    std::thread::sleep(Duration::from_micros(50));
+                    std::thread::sleep(Duration::from_millis(1));
+                };
+                there.seek(number as u64);
+                match there.wait(LATE) {
+                    Ok(true) => Ok(begin.elapsed()),
+                    Ok(false) => Err(late(number)),
+                    Err(e) => Err(Fault::new("bench: the mirror cannot be read", e)),
                 }
             })
-        });
-        self.clear(&instrument, &["history", "runs", "hosts"]);
-        answer
+        })
     }
 
     fn bare_delays(&self, round: u32) -> Result<Delays, Fault> {
@@ -449,6 +477,12 @@ impl Way {
     fn with_broker(&self) -> Sample {
         Sample { cpu_seconds: self.sample.cpu_seconds + self.broker, ..self.sample }
     }
+}
+
+/// How messages came: seconds, and processor seconds of each process.
+struct Arrival {
+    seconds: f64,
+    cpu_seconds: Vec<f64>,
 }
 
 /// Seconds.
@@ -540,11 +574,13 @@ fn history(live_mib: u64) -> String {
     format!("[source.history]\nkind = \"appended\"\nlevel = \"memory\"\nlive = \"{live_mib} MiB\"\n")
 }
 
-/// The stream on `a`, and a sink on `b`, so that it is mirrored there; without a run the sink does nothing.
-fn hosts_file(instrument: &str, brokers: &str, live_mib: u64, ring_mib: u64) -> String {
+/// The stream on `a`, and a sink on `b`, so that it is mirrored there; without a run the sink does nothing. `carrier`
+/// and `of_hosts`: keys of `[hosts]`, `[host.a]` and `[host.b]`; MiB of the stream and of its mirror.
+fn hosts_file(instrument: &str, carrier: &str, of_hosts: [&str; 2], (live_mib, ring_mib): (u64, u64)) -> String {
+    let [a, b] = of_hosts;
     format!(
-        "instrument = \"{instrument}\"\n\n[hosts]\ncarrier = \"kafka\"\nbrokers = \"{brokers}\"\nreplication = 1\n\n\
-         [host.a]\ndata = \"a\"\n\n[host.b]\ndata = \"b\"\n\n{}\n[mirror.history]\nlive = \"{ring_mib} MiB\"\n\n\
+        "instrument = \"{instrument}\"\n\n[hosts]\n{carrier}\n[host.a]\ndata = \"a\"\n{a}\n\
+         [host.b]\ndata = \"b\"\n{b}\n{}\n[mirror.history]\nlive = \"{ring_mib} MiB\"\n\n\
          [sink.file]\nkind = \"nexus\"\ntemplate = \"file.json\"\ninputs = [\"history\"]\nhost = \"b\"\n",
         history(live_mib)
     )

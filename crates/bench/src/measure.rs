@@ -38,7 +38,15 @@ fn cpu_seconds() -> f64 {
     of(libc::RUSAGE_SELF) + of(libc::RUSAGE_CHILDREN)
 }
 
-/// The same of a process that runs and of the processes that it has started and that run.
+/// User and system time of this thread.
+pub(crate) fn thread_cpu_seconds() -> f64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes one value that we own.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}
+
+/// The same as [`cpu_seconds`] of a process that runs and of the processes that it has started and that run.
 pub(crate) fn cpu_seconds_of(pid: u32) -> Result<f64, Fault> {
     let mut clock = 0;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

@@ -128,6 +128,10 @@ impl CarrierPlan for Carrier {
         (self.keep, 0)
     }
 
+    fn clock_of(&self) -> Option<String> {
+        self.hosts.first().map(|lead| lead.name.clone())
+    }
+
     fn bulletin(&self, instrument: &str, host: Option<&str>) -> Result<Box<dyn Bulletin>, Fault> {
         if let (Some(link), Some(_)) = (&self.link, host) {
             return Ok(Box::new(HttpsBulletin::open(link, instrument)?));

@@ -203,6 +203,8 @@ pub(crate) enum From {
 pub(crate) struct Feeder {
     reader: Reader,
     builder: BlockBuilder,
+    /// Bytes of the newest block, which the next one has room for at once: one that grows is copied.
+    room: usize,
     origins: Vec<String>,
     rows: usize,
     /// The next message.
@@ -233,7 +235,7 @@ impl Feeder {
         };
         let put = if at == 0 { (0, 0) } else { (epoch, at) };
         let (origins, builder) = Default::default();
-        Ok(Self { reader, builder, origins, rows: 0, at, put, frontier: None })
+        Ok(Self { reader, builder, room: 0, origins, rows: 0, at, put, frontier: None })
     }
 
     /// The next block, and whether it is full; none where there is no message. `frontier`: as [`Lane::frontier`].
@@ -251,6 +253,7 @@ impl Feeder {
         let known = self.known(frontier);
         let (head, bytes) = self.builder.end(previous, known.unwrap_or(i64::MIN));
         (self.put, self.frontier) = ((epoch, head.next()), known);
+        self.room = bytes.len().min(BLOCK_BYTES);
         Ok(Some((bytes, is_full)))
     }
 
@@ -284,7 +287,7 @@ impl Feeder {
     /// Fills the block with the next messages. True where there is no room for more.
     fn fill(&mut self) -> store::Result<bool> {
         loop {
-            let Self { reader, builder, origins, rows, at, .. } = self;
+            let Self { reader, builder, room, origins, rows, at, .. } = self;
             reader.seek(*at);
             let (uuid, epoch, until) = {
                 let header = reader.header();
@@ -328,7 +331,7 @@ impl Feeder {
                     continue;
                 }
                 if builder.is_empty() {
-                    builder.begin(uuid, epoch, sequence, Vec::with_capacity(message.payload.len()));
+                    builder.begin(uuid, epoch, sequence, Vec::with_capacity(message.payload.len().max(*room)));
                 }
                 add_message(builder, (uuid, epoch), &message, origin);
             }

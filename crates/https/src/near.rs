@@ -1,8 +1,9 @@
 //! The near side: a live sink that offers the streams of this host to one other host, and is done with what that host
 //! has safe.
 //!
-//! It takes every message and keeps none: the server reads the streams again for its answers. The counted reader of the
-//! relay stands behind the position that the far host has sent, so streams keep what that host needs.
+//! It takes every message and keeps none: it needs positions alone. The server reads the streams for its answers, and
+//! verifies them. The counted reader of the relay stands behind the position that the far host has sent, so streams
+//! keep what that host needs.
 //!
 //! Failure behaviour: a far host that is away is no trouble of the sink; a connection that was refused is.
 
@@ -76,6 +77,11 @@ impl LiveSink for Near {
             lane.offer(next);
         }
         Ok(batch.len())
+    }
+
+    /// The server verifies them as it makes blocks.
+    fn looks_at_payloads(&self) -> bool {
+        false
     }
 
     fn follows_frontiers(&self) -> bool {

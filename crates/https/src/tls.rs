@@ -113,7 +113,11 @@ pub(crate) fn cause(error: &(dyn Error + 'static), other: &str) -> String {
         if let Some(tls) = error.downcast_ref::<rustls::Error>() {
             return of_tls(tls, other);
         }
-        if let Some(inner) = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+        let io = error.downcast_ref::<io::Error>();
+        if io.is_some_and(|io| io.kind() == io::ErrorKind::UnexpectedEof) {
+            return "the connection was cut".into();
+        }
+        if let Some(inner) = io.and_then(io::Error::get_ref) {
             at = Some(inner);
             continue;
         }
@@ -187,6 +191,10 @@ mod tests {
         let outer = io::Error::other(io);
         assert_eq!(cause(&outer, "host `daq`"), "the certificate of host `daq` has expired");
         assert_eq!(cause(&io::Error::other("no"), "it"), "no");
+        // The text of rustls has the address of a page.
+        let cut =
+            io::Error::new(io::ErrorKind::UnexpectedEof, "peer closed connection without sending TLS close_notify");
+        assert_eq!(cause(&io::Error::other(cut), "it"), "the connection was cut");
         let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
         assert_eq!(cause(&refused, "it"), "connection refused");
     }

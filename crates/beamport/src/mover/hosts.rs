@@ -1,9 +1,9 @@
 //! Work of a host for an instrument on several: accounts, beats, and commands that were given on another host.
 //!
-//! Hosts post on a bulletin: each a beat a second (`beat/HOST`), its account of each sealed run (`account/RUN/HOST`),
-//! commands and their answers (`ask/HOST/ID`, `answer/HOST/ID`), what a worker on several hosts is to be
-//! (`configure/WORKER`), and that a run is sealed without a host (`absent/RUN/HOST`). A command is carried out by the
-//! process that it was meant for, or not at all: it names the boot of that process.
+//! Hosts post on a bulletin: each its process as it starts (`process/HOST`), a beat a second (`beat/HOST`), its account
+//! of each sealed run (`account/RUN/HOST`), commands and their answers (`ask/HOST/ID`, `answer/HOST/ID`), what a worker
+//! on several hosts is to be (`configure/WORKER`), and that a run is sealed without a host (`absent/RUN/HOST`). A
+//! command is carried out by the process that it was meant for, or not at all: it names the boot of that process.
 
 use super::Mover;
 use super::asks::Request;
@@ -32,7 +32,7 @@ use wire::bprn::State;
 struct Heard {
     beat: Value,
     at: Instant,
-    /// How far the clock of the host was ahead of that of the broker, ns: here and at the beat before.
+    /// How far the clock of the host was ahead of that of the bulletin, ns: here and at the beat before.
     ahead: [i64; 2],
 }
 
@@ -43,7 +43,7 @@ impl Heard {
         Self { beat, at: Instant::now(), ahead: [ahead, before.map_or(0, |before| before.ahead[0])] }
     }
 
-    /// When it was posted, by the clock of the brokers, ns since 1970 UTC.
+    /// When it was posted, by the clock of the bulletin, ns since 1970 UTC.
     fn posted(&self) -> Option<i64> {
         Some(self.beat["time"].as_i64()?.saturating_sub(self.ahead[0]))
     }
@@ -82,6 +82,9 @@ pub(super) struct Hosts {
     beats: BTreeMap<String, Heard>,
     /// The newest beat of this process.
     own: Option<Heard>,
+    /// The post of this process has come, and behind it that of a later process of this host.
+    has_own_post: bool,
+    later: Option<Value>,
     /// When the bulletin was read up to the first beat of this process.
     pub(super) caught_up: Option<Instant>,
     /// How far hosts have come, by run, its start and host: an earlier run of that name may have posts.
@@ -128,12 +131,20 @@ impl Hosts {
         let now = Instant::now();
         let media = data.media.clone();
         let clock = Box::new(move || media.now());
+        let (boot, since) = (store::hex(&data.media.random()), data.media.now());
+        let accounts = AccountBook::open(data, &part.layout)?;
+        let bulletin = BulletinThread::start(hosts.carrier.clone(), &instrument.name, &part.name, clock)?;
+        // An earlier process of this host ends now, and names this one. The first beat comes after the start.
+        let process = json!({"boot": boot, "pid": std::process::id(), "since": since});
+        bulletin.post(format!("process/{}", part.name), process.to_string());
         Ok(Some(Self {
-            boot: store::hex(&data.media.random()),
-            accounts: AccountBook::open(data, &part.layout)?,
-            bulletin: BulletinThread::start(hosts.carrier.clone(), &instrument.name, &part.name, clock)?,
+            boot,
+            accounts,
+            bulletin,
             beats: BTreeMap::new(),
             own: None,
+            has_own_post: false,
+            later: None,
             caught_up: None,
             known: BTreeMap::new(),
             of_runs: BTreeMap::new(),
@@ -148,7 +159,7 @@ impl Hosts {
             fenced: None,
             beat_at: now,
             accounts_at: now,
-            since: data.media.now(),
+            since,
             lead: part.lead.as_ref().map(|_| RunsView::of(data, LEAD_RUNS)),
             lead_steps: 0,
             lead_runs: None,
@@ -189,7 +200,7 @@ impl Hosts {
     }
 
     /// Whether the host that leads has ended since this process has started, and this one ends with it. By the clock of
-    /// the brokers: the host may have ended before the bulletin was read.
+    /// the bulletin: the host may have ended before the bulletin was read.
     pub(super) fn ends_with_lead(&self) -> bool {
         let lead = self.part.layout.hosts.first().and_then(|lead| self.beats.get(lead));
         let (Some(lead), Some(own)) = (lead, &self.own) else { return false };
@@ -258,6 +269,16 @@ impl Hosts {
         None
     }
 
+    /// A process of this host has started. The bulletin may still have the post of an earlier one than this.
+    fn see_process(&mut self, text: &str) {
+        let Ok(process @ Value::Object(_)) = serde_json::from_str(text) else { return };
+        if process["boot"] == *self.boot {
+            self.has_own_post = true;
+        } else if self.has_own_post || self.bulletin.is_fenced() {
+            self.later = Some(process);
+        }
+    }
+
     /// Why nothing is known of other hosts.
     pub(super) fn unread(&self) -> String {
         match self.bulletin.trouble() {
@@ -298,9 +319,8 @@ impl Mover {
         let Some(hosts) = &mut self.hosts else { return Ok(changed) };
         if hosts.bulletin.is_fenced() {
             let since = *hosts.fenced.get_or_insert_with(Instant::now);
-            let other = hosts.beats.get(&hosts.part.name);
-            if other.is_some() || since.elapsed() > FENCED_READ {
-                return Err(fenced(&hosts.part.name, other.map(|heard| &heard.beat)));
+            if hosts.later.is_some() || since.elapsed() > FENCED_READ {
+                return Err(fenced(&hosts.part.name, hosts.later.as_ref()));
             }
         }
         Ok(changed)
@@ -339,10 +359,9 @@ impl Mover {
                 } else if beat["boot"] == *hosts.boot {
                     hosts.own = Some(Heard::new(beat, post, hosts.own.as_ref()));
                     hosts.caught_up.get_or_insert_with(Instant::now);
-                } else if hosts.bulletin.is_fenced() {
-                    hosts.beats.insert(own, Heard::new(beat, post, None));
                 }
             }
+            ["process", host] if host == own => hosts.see_process(&post.text),
             ["account" | "absent", run, host] => {
                 let Ok(account) = serde_json::from_str::<HostAccount>(&post.text) else { return false };
                 if account.run != run || account.host != host || !hosts.part.layout.hosts.contains(&account.host) {
@@ -645,8 +664,10 @@ impl Mover {
     pub(super) fn host_troubles(&self) -> Vec<Fault> {
         let Some(hosts) = &self.hosts else { return Vec::new() };
         let mut troubles: Vec<Fault> = hosts.bulletin.trouble().into_iter().chain(hosts.fault.clone()).collect();
+        let clock_of = self.instrument.hosts.as_ref().and_then(|hosts| hosts.carrier.clock_of());
+        let wrong_clock = |host: &str, heard: &Heard| wrong_clock(host, heard, clock_of.as_deref());
         troubles.extend(hosts.own.as_ref().and_then(|own| wrong_clock(&hosts.part.name, own)));
-        // Without the brokers nobody hears of another host.
+        // Without the bulletin nobody hears of another host.
         let is_cut_off = hosts.bulletin.trouble().is_some();
         for host in hosts.others().filter(|_| !is_cut_off) {
             let heard = hosts.beats.get(host).filter(|_| !hosts.is_away(host));
@@ -679,7 +700,7 @@ impl Mover {
         troubles
     }
 
-    /// Why the brokers cannot be asked.
+    /// Why the bulletin cannot be asked.
     pub(super) fn hosts_trouble(&self) -> Option<Fault> {
         self.hosts.as_ref().and_then(|hosts| hosts.bulletin.trouble())
     }
@@ -751,24 +772,30 @@ fn by_clock(mut request: Value, now: i64) -> Value {
     request
 }
 
-/// The fault of a host whose clock is wrong.
-fn wrong_clock(host: &str, heard: &Heard) -> Option<Fault> {
+/// The fault of a host whose clock is wrong. `other`: the host with the clock of the bulletin, which may be the wrong
+/// one; none where a broker has that clock.
+fn wrong_clock(host: &str, heard: &Heard, other: Option<&str>) -> Option<Fault> {
     let ahead = heard.wrong_clock();
+    if ahead == 0 {
+        return None;
+    }
     let (word, by) = (if ahead < 0 { "behind" } else { "ahead of" }, ahead.unsigned_abs() as f64 / 1e9);
-    let fault =
-        || Fault::new(format!("the clock of host `{host}` is wrong"), format!("it is {by:.1} s {word} the broker's"));
-    let hint = "synchronise the clocks of all machines (NTP, PTP): messages belong to runs by their times";
-    (ahead != 0).then(|| fault().hint(hint))
+    let (what, of) = match other {
+        Some(other) => (format!("the clocks of hosts `{host}` and `{other}` differ"), format!("that of `{other}`")),
+        None => (format!("the clock of host `{host}` is wrong"), "that of the broker".to_owned()),
+    };
+    let fault = Fault::new(what, format!("that of `{host}` is {by:.1} s {word} {of}"));
+    Some(fault.hint("synchronise the clocks of all machines (NTP, PTP): messages belong to runs by their times"))
 }
 
 /// The fault of a process in whose place another one runs.
 fn fenced(host: &str, other: Option<&Value>) -> Fault {
     let cause = match other {
-        Some(beat) => format!(
+        Some(process) => format!(
             "it is process {} with boot {}, started {}",
-            beat["pid"],
-            beat["boot"].as_str().unwrap_or("unknown"),
-            instant(beat["since"].as_i64().unwrap_or(0))
+            process["pid"],
+            process["boot"].as_str().unwrap_or("unknown"),
+            instant(process["since"].as_i64().unwrap_or(0))
         ),
         None => "it has given no sign of itself yet".to_owned(),
     };

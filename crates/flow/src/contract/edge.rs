@@ -313,6 +313,11 @@ pub trait CarrierPlan: Debug + Send + Sync {
     /// How long it holds messages, and in how many copies; none where the streams themselves hold them.
     fn holds(&self) -> (Duration, u32);
 
+    /// The host whose clock gives posts their times; `None`: a broker does.
+    fn clock_of(&self) -> Option<String> {
+        None
+    }
+
     /// Opens the bulletin of the instrument, which takes some seconds at most. `host`: the host that posts; a later
     /// process of it shuts out the earlier. `None`: only to read.
     fn bulletin(&self, instrument: &str, host: Option<&str>) -> Result<Box<dyn Bulletin>, Fault>;

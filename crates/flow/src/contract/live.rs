@@ -94,6 +94,11 @@ pub trait LiveSink: Send {
     /// kept nowhere.
     fn write(&mut self, input: usize, batch: &LiveBatch<'_>, aside: &mut Vec<Aside>) -> Result<usize, Fault>;
 
+    /// Whether it reads payloads. Unread payloads are not verified.
+    fn looks_at_payloads(&self) -> bool {
+        true
+    }
+
     /// Whether it needs the frontiers of its inputs: see [`LiveSink::reach`].
     fn follows_frontiers(&self) -> bool {
         false

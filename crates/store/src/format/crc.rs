@@ -284,12 +284,15 @@ unsafe fn copy_past_caches(from: &[u8], to: *mut u8, is_last: bool) {
         let mut at = to.cast::<__m128i>();
         let mut stream = |line: &[u8; 64]| {
             let line = line.as_ptr().cast::<__m128i>();
+            // Word by word: closures over an array stay calls for each line, which pass the words through memory.
             // SAFETY: four times 16 bytes are a line; `at` is aligned, and the caller vouches for the length.
             unsafe {
-                let words = [0, 1, 2, 3].map(|i| _mm_loadu_si128(line.add(i)));
-                for (i, word) in words.into_iter().enumerate() {
-                    _mm_stream_si128(at.add(i), word);
-                }
+                let (a, b) = (_mm_loadu_si128(line), _mm_loadu_si128(line.add(1)));
+                let (c, d) = (_mm_loadu_si128(line.add(2)), _mm_loadu_si128(line.add(3)));
+                _mm_stream_si128(at, a);
+                _mm_stream_si128(at.add(1), b);
+                _mm_stream_si128(at.add(2), c);
+                _mm_stream_si128(at.add(3), d);
                 at = at.add(4);
             }
         };

@@ -439,6 +439,7 @@ struct Taking {
     below: Vec<u64>,
     says_more: u64,
     sets_aside: bool,
+    needs_positions_alone: bool,
 }
 
 impl LiveSink for Taking {
@@ -453,6 +454,10 @@ impl LiveSink for Taking {
         self.below.resize(self.below.len().max(input + 1), 0);
         self.below[input] = batch.iter().last().map_or(0, |message| message.sequence + 1);
         Ok(batch.len())
+    }
+
+    fn looks_at_payloads(&self) -> bool {
+        !self.needs_positions_alone
     }
 
     fn confirmed(&mut self) -> Result<Confirmed, Fault> {
@@ -500,6 +505,24 @@ fn what_cannot_be_read_is_lost_to_a_live_sink_once_with_its_reason() {
         assert_eq!(rows, ledger::stages(&data).unwrap());
         let of = |row: &ledger::Row| (row.read, row.done, row.lost.get("missing").copied(), row.closed);
         assert_eq!(rows.iter().map(of).collect::<Vec<_>>(), [(10, 0, Some(10), true), (10, 10, None, true)]);
+    }
+}
+
+#[test]
+fn payloads_are_verified_for_a_live_sink_that_looks_at_them() {
+    for needs_positions_alone in [false, true] {
+        let machine = Machine::new(1);
+        let (data, writers) = with_ten(&machine, &["alpha"]);
+        drop(writers);
+        machine.flip(&data.stream("alpha").join("p-00000000"), 2).unwrap();
+        let mut relay = relay_of(&data, &["alpha"], Taking { needs_positions_alone, ..Taking::default() });
+        for _ in 0..10 {
+            machine.advance(100 * MS);
+            relay.step(machine.now()).unwrap();
+        }
+        let row = ledger::stage(&data, STAGE).unwrap().remove(0);
+        let lost = row.lost.values().sum::<u64>();
+        assert_eq!((row.done, lost), if needs_positions_alone { (10, 0) } else { (9, 1) }, "{:?}", row.lost);
     }
 }
 

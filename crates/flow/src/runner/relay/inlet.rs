@@ -50,14 +50,15 @@ pub(super) struct Inlet {
 impl Inlet {
     /// Opens an input where its last commit stands; a stream that none speaks of, with its oldest message, or where a
     /// relay before the first commit began.
-    pub(super) fn open(data: &Data, sink: &str, stream: &str, known: &[Account], early: bool) -> Result<Self, Fault> {
-        let options = ReadOptions {
-            name: sink.to_owned(),
-            kind: Kind::Counted,
-            check: Check::All,
-            early,
-            ..ReadOptions::default()
-        };
+    pub(super) fn open(
+        data: &Data,
+        sink: &str,
+        stream: &str,
+        known: &[Account],
+        (early, check): (bool, Check),
+    ) -> Result<Self, Fault> {
+        let name = sink.to_owned();
+        let options = ReadOptions { name, kind: Kind::Counted, check, early, ..ReadOptions::default() };
         let mut reader = data.reader(stream, options)?;
         let header = reader.header();
         let account = match Account::resume(known, stream, header) {

@@ -30,7 +30,7 @@ use serde_json::Value;
 use std::collections::{BTreeSet, VecDeque};
 use std::os::fd::RawFd;
 use std::time::Duration;
-use store::{Level, Writer};
+use store::{Check, Level, Writer};
 
 /// How a relay reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -117,7 +117,8 @@ impl Relay {
             return Err(fault.hint("give the sink another name"));
         }
         let known = last.as_ref().map_or(&[][..], |commit| &commit.inputs);
-        let open = |stream: &String| Inlet::open(data, name, stream, known, options.early);
+        let check = if sink.looks_at_payloads() { Check::All } else { Check::Entries };
+        let open = |stream: &String| Inlet::open(data, name, stream, known, (options.early, check));
         let open = inputs.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         // The source of a stream that is no input any more need not wait; one that is gone has no position.
         let former = last.iter().flat_map(|commit| &commit.inputs).filter(|known| !inputs.contains(&known.stream));
