@@ -5,6 +5,9 @@
 //! on several hosts is to be (`configure/WORKER`), and that a run is sealed without a host (`absent/RUN/HOST`). A
 //! command is carried out by the process that it was meant for, or not at all: it names the boot of that process.
 
+mod faults;
+
+use self::faults::{fenced, refuse_moved, wrong_clock};
 use super::Mover;
 use super::asks::Request;
 use super::bulletin::BulletinThread;
@@ -665,7 +668,7 @@ impl Mover {
         let Some(hosts) = &self.hosts else { return Vec::new() };
         let mut troubles: Vec<Fault> = hosts.bulletin.trouble().into_iter().chain(hosts.fault.clone()).collect();
         let clock_of = self.instrument.hosts.as_ref().and_then(|hosts| hosts.carrier.clock_of());
-        let wrong_clock = |host: &str, heard: &Heard| wrong_clock(host, heard, clock_of.as_deref());
+        let wrong_clock = |host: &str, heard: &Heard| wrong_clock(host, heard.wrong_clock(), clock_of.as_deref());
         troubles.extend(hosts.own.as_ref().and_then(|own| wrong_clock(&hosts.part.name, own)));
         // Without the bulletin nobody hears of another host.
         let is_cut_off = hosts.bulletin.trouble().is_some();
@@ -732,20 +735,6 @@ impl Mover {
     }
 }
 
-/// Refuses a stream to be sent whose first messages were made on another host: there they would come twice.
-fn refuse_moved(data: &Data, instrument: &Instrument) -> Result<(), Fault> {
-    let sinks = instrument.stages.iter().filter(|stage| is_hosts_sink(stage.name()));
-    for stream in sinks.flat_map(Stage::inputs) {
-        if data.has(stream)? && !data.reader_early(stream)?.header().near.is_empty() {
-            let what = format!("stream `{stream}` cannot be sent to other hosts");
-            let fault = Fault::new(what, "its stage was on another host, which would have the messages of then twice");
-            let folder = data.folder.join(stream);
-            return Err(fault.hint(format!("give its stage another name, or remove `{}`", folder.display())));
-        }
-    }
-    Ok(())
-}
-
 /// The states of workers as a beat has them: those of the slots only where there is room.
 fn bounded(mut workers: Map<String, Value>) -> Map<String, Value> {
     let mut bytes = 0;
@@ -770,35 +759,4 @@ fn by_clock(mut request: Value, now: i64) -> Value {
         request["stop"] = now.saturating_sub(ago).into();
     }
     request
-}
-
-/// The fault of a host whose clock is wrong. `other`: the host with the clock of the bulletin, which may be the wrong
-/// one; none where a broker has that clock.
-fn wrong_clock(host: &str, heard: &Heard, other: Option<&str>) -> Option<Fault> {
-    let ahead = heard.wrong_clock();
-    if ahead == 0 {
-        return None;
-    }
-    let (word, by) = (if ahead < 0 { "behind" } else { "ahead of" }, ahead.unsigned_abs() as f64 / 1e9);
-    let (what, of) = match other {
-        Some(other) => (format!("the clocks of hosts `{host}` and `{other}` differ"), format!("that of `{other}`")),
-        None => (format!("the clock of host `{host}` is wrong"), "that of the broker".to_owned()),
-    };
-    let fault = Fault::new(what, format!("that of `{host}` is {by:.1} s {word} {of}"));
-    Some(fault.hint("synchronise the clocks of all machines (NTP, PTP): messages belong to runs by their times"))
-}
-
-/// The fault of a process in whose place another one runs.
-fn fenced(host: &str, other: Option<&Value>) -> Fault {
-    let cause = match other {
-        Some(process) => format!(
-            "it is process {} with boot {}, started {}",
-            process["pid"],
-            process["boot"].as_str().unwrap_or("unknown"),
-            instant(process["since"].as_i64().unwrap_or(0))
-        ),
-        None => "it has given no sign of itself yet".to_owned(),
-    };
-    Fault::new(format!("another process runs host `{host}`"), cause)
-        .hint("run each host once: stop one of the two, or give it the name of another host")
 }

@@ -313,8 +313,8 @@ impl<'a> Slots<'a> {
         self.running.iter().any(|running| running.child.is_some())
     }
 
-    /// Asks code of the user whether it takes a change, while what runs goes on: a slot that does not take it would die, and
-    /// the next as well.
+    /// Asks code of the user whether it accepts a change, in a thread: a slot that rejects it would end, and the next
+    /// as well.
     fn ask(
         &self,
         work: &Work,
@@ -337,8 +337,8 @@ impl<'a> Slots<'a> {
         said
     }
 
-    /// Asks the code how many messages it takes together, while all else goes on. Code that cannot be loaded takes none:
-    /// its slots say why.
+    /// Asks the code how many messages it takes together, in a thread. For code that cannot be loaded the answer is
+    /// one: its slots say why.
     fn ask_batch(&self, stop: &Arc<AtomicBool>) -> Receiver<u64> {
         let (tell, said) = channel();
         let (mut section, stop, data) = (self.section.clone(), stop.clone(), self.data.folder.clone());

@@ -1,8 +1,8 @@
 //! Batches: blocks of exactly as many messages as user code takes together, counted from the last commit.
 //!
-//! A batch is shorter where a run begins or ends, where the input ends, and where the input has no room for more: waiting
-//! would be for ever then. So code sees the same batches of a run live and in a replay. Messages that are too few for a
-//! batch are held, and the output is not complete behind them.
+//! A batch is shorter where a run begins or ends, where the input ends, and where the input has no room for more:
+//! waiting would be for ever then. So code sees the same batches of a run live and in a replay. Messages that are too
+//! few for a batch are held, and the output is not complete behind them.
 
 use super::source::Source;
 use crate::Fault;
@@ -52,8 +52,8 @@ impl RunEdges {
 }
 
 impl Source {
-    /// How many messages from `first` on are the next block. `most` messages at most are looked at, of `there`. None: they
-    /// are too few for a batch, and wait for more.
+    /// How many messages from `first` on are the next block. `most` messages at most are looked at, of `there`. None:
+    /// they are too few for a batch, and wait for more.
     pub(super) fn batches(
         &mut self,
         first: u64,
