@@ -9,7 +9,7 @@
 2 [5 3 4]
 """
 
-from ._core import Batch, Message, Stream, version
+from ._core import Batch, Message, Stream, message, version
 from ._data import Data, open
 from ._errors import Error
 from ._instrument import Instrument, run
@@ -18,7 +18,7 @@ from ._run import Run
 from ._worker import finder, statistics, worker
 
 __all__ = [
-    "Batch", "Data", "Error", "Instrument", "Message", "Run", "Stream", "finder", "open", "result", "run", "statistics",
-    "worker",
+    "Batch", "Data", "Error", "Instrument", "Message", "Run", "Stream", "finder", "message", "open", "result", "run",
+    "statistics", "worker",
 ]  # fmt: skip
 __version__ = version()

@@ -23,6 +23,7 @@ def page() -> str:
         "run",
         "worker",
         "result",
+        "message",
         "finder",
         "statistics",
         "Data",

@@ -48,6 +48,46 @@ def test_value_and_time_are_what_they_look_like(messages):
         _ = messages["events"].value
 
 
+def test_a_message_of_ones_own_has_what_it_is_given():
+    m = beamport.message("f144", {"source_name": "T", "timestamp": T0, "value": 2.5}, origin_seq=9)
+    assert (m.value, m.origin, m.source_time, m.origin_seq, m.schema) == (2.5, "T", T0, 9, "f144")
+    record = np.zeros(1, "u4,f8")
+    other = beamport.message("mine", record, time="2026-03-01T12:00:00Z", origin="board")
+    assert bytes(other.payload) == record.tobytes() and (other.schema, other.origin) == ("mine", "board")
+    assert other.time == np.datetime64("2026-03-01T12:00:00", "ns")
+    with pytest.raises(beamport.Error, match="four letters"):
+        beamport.message("toolong", b"x")
+    with pytest.raises(beamport.Error, match="no field `values`"):
+        beamport.message("f144", {"values": 1})
+
+
+def test_the_newest_messages_are_those_behind(memory):
+    data = beamport.open(memory)
+    with data.create("all", level="memory") as stream:
+        for number in range(5000):
+            fields = {"source_name": "slow" if number == 3 else f"T{number % 3}", "timestamp": T0 + number}
+            stream.append("f144", {**fields, "value": float(number)})
+        found = data["all"]
+        assert (found[-1].sequence, found[7].sequence, len(found)) == (4999, 7, 5000)
+        assert [m.sequence for m in found[-3:]] == [4997, 4998, 4999]
+        assert [m.sequence for m in found[10:12]] == [10, 11] and found[5000:] == []
+        assert {name: m.value for name, m in found.latest().items()} == {
+            "T0": 4998.0,
+            "T1": 4999.0,
+            "T2": 4997.0,
+            "slow": 3.0,
+        }
+        assert sum(1 for _ in found) == 5000 and bool(found)
+        part = found._members(T0 + 2, T0 + 10)
+        assert len(part) == 8 and part[-1].value == 9.0 and [m.value for m in part[-2:]] == [8.0, 9.0]
+        assert part.latest()["slow"].value == 3.0 and "T1" in part.latest()
+        for wrong in (5000, -5001):
+            with pytest.raises(IndexError, match="has messages 0 to 5000"):
+                _ = found[wrong]
+        with pytest.raises(beamport.Error, match="no step"):
+            _ = found[::2]
+
+
 def test_metadata_cannot_be_changed(messages):
     metadata = messages["frame"].metadata
     changes = [

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -53,11 +54,11 @@ def test_batches_are_whole_and_runs_do_not_share_one(lab, slots):
     lab.write(camera(200, "disk") + worker("sizes", "mine.py:sizes", f"slots = {slots}\n"))
     process, _ = lab.up_ready()
     data = beamport.open(lab.data)
-    for run in ("first", "second"):
-        time.sleep(0.3)
-        lab.run("begin", run, "--data", lab.data)
-        time.sleep(0.6)
-        lab.run("end", run, "--data", lab.data)
+    # Times ahead: the instrument knows them before the frames come.
+    now = datetime.now(UTC)
+    for run, ahead in (("first", 1.0), ("second", 2.0)):
+        start = (now + timedelta(seconds=ahead)).isoformat()
+        lab.run("begin", run, "--start", start, "--duration", "600 ms", "--data", lab.data)
     until(lambda: all(run.state == "sealed" for run in data.runs), "a run is not sealed")
     count = data["sizes"].count
     until(lambda: data["sizes"].count > count + 5, "it does not go on")

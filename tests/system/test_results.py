@@ -54,6 +54,13 @@ def kinds(frame):
     yield beamport.result(2.5, unit="mm", name="gap")
     yield 7, {"why": "because"}
 
+@beamport.worker
+def owned(frame):
+    """A message with an identity of its own, for each third frame."""
+    if frame.id % 3 == 0:
+        fields = {"source_name": "peaks", "timestamp": frame.source_time + 5, "value": float(frame.id)}
+        return beamport.message("f144", fields, origin="found", origin_seq=frame.id // 3)
+
 class Late:
     """Says the result of a frame with the next one."""
     def __init__(self):
@@ -210,6 +217,16 @@ def test_text_json_and_small_floats_are_results(lab):
     assert (gap["source_name"], value["unit"], float(value["data"])) == ("gap", "mm", 2.5)
     assert seven.metadata == {"why": "because"}
     assert {m.origin for m in data["kinds"].read()} == {"camera"}
+
+
+def test_a_message_of_ones_own_keeps_its_identity(lab):
+    process, data = run(lab, "owned", fps=200)
+    until(lambda: data["owned"].count > 30, "no results")
+    end(lab, process)
+    times = {m.id: m.source_time for m in data["camera"].read()}
+    for number, m in enumerate(data["owned"].read()):
+        assert (m.origin, m.origin_seq, m.source_time) == ("found", number, times[3 * number] + 5)
+        assert m.value == 3.0 * number and m["source_name"] == "peaks"
 
 
 def test_what_no_message_can_hold_goes_aside_with_what_to_write(lab):

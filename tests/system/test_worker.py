@@ -460,7 +460,7 @@ def version(frame):
 def test_what_a_worker_had_not_done_when_up_ended_was_said_nowhere(lab):
     (lab.folder / "mine.py").write_text(
         "import time\nimport beamport\n\n\n@beamport.worker\ndef slow(frame):\n    time.sleep(0.05)\n"
-        "    return {1: 2.0} if frame.id % 2 == 0 else {'x': 1.0, 'y': 'text'}\n"
+        "    return {1: 2.0} if frame.id % 2 == 0 else {'x': 1.0, 'y': 1j}\n"
     )
     lab.write(camera(200, "disk") + worker("slow", "mine.py:slow"))
     process, _ = lab.up_ready()
@@ -470,7 +470,7 @@ def test_what_a_worker_had_not_done_when_up_ended_was_said_nowhere(lab):
         return [m["text"] for m in data["slow.aside"].read()] if "slow.aside" in data else []
 
     texts = until(lambda: len(aside()) > 1 and aside(), "nothing is done")
-    assert "a dict with the key 1: keys are names" in texts[0] and "`y` of a dict: a worker made a `str`" in texts[1]
+    assert "a dict with the key 1: keys are names" in texts[0] and "`y`: a worker made a `complex`" in texts[1]
     lab.interrupt(process)
     lab.end(process)
     told = re.search(r"`slow` has ([\d,]+) unprocessed messages from `camera`; the next `up`", lab.said(process)[1])

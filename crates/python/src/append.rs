@@ -8,6 +8,7 @@
 use crate::fault;
 use crate::limits::{DIRECT_BYTES_MIN, WAIT_STEP};
 use crate::memory::{Exported, unpicklable};
+use crate::message::{Message as Made, of_bytes};
 use crate::named::Named;
 use crate::owned::Ours;
 use crate::stream::nanoseconds;
@@ -182,6 +183,53 @@ impl Writer {
     fn __reduce__(&self, py: Python<'_>) -> PyResult<()> {
         Err(unpicklable(py, "a writer"))
     }
+}
+
+/// Make a message that is in no stream yet, for a worker to return: of any schema, with time and origin of its own.
+///
+/// schema: the schema id, four letters. Of a schema that beamport does not know `fields` are bytes.
+/// fields: values by the names of the schema, as `Writer.append` takes them; or the bytes of the message, such as a
+///     numpy record.
+/// time: source time, as `since` of `Stream.read` takes it. Default: the time in the message, else now.
+/// origin: name of its origin. Default: the name in the message; without one, that of the message that it is made of.
+/// origin_seq: its number from its maker.
+///
+/// Example:
+///     >>> import beamport
+///     >>> m = beamport.message("f144", {"source_name": "T", "timestamp": 7, "value": 1.5}, origin_seq=3)
+///     >>> (m.value, m.origin, m.source_time, m.origin_seq)
+///     (1.5, 'T', 7, 3)
+#[pyfunction]
+#[pyo3(signature = (schema, fields, *, time=None, origin=None, origin_seq=0))]
+pub(crate) fn message(
+    py: Python<'_>,
+    schema: &str,
+    fields: &Bound<'_, PyAny>,
+    time: Option<&Bound<'_, PyAny>>,
+    origin: Option<&str>,
+    origin_seq: u64,
+) -> PyResult<Made> {
+    let refused = |cause: String| {
+        let fault = Fault::new("cannot make a message", cause);
+        fault::error(py, fault.hint("write `beamport.message(\"f144\", {\"source_name\": ...})`"))
+    };
+    let id = <[u8; 4]>::try_from(schema.as_bytes());
+    let id = id.map_err(|_| refused(format!("`{schema}` is not a schema id of four letters")))?;
+    let mut written = Vec::new();
+    if let Ok(fields) = fields.cast::<PyMapping>() {
+        let named = Named::of(schema, fields)?;
+        named.with(|message| message.write(&mut written).map_err(|error| named.unfit(&error)))?;
+    } else {
+        written.extend_from_slice(Exported::of(fields)?.bytes());
+    }
+    let read = wire::read(&written).ok().filter(|_| wire::schema_id(&written) == Some(id));
+    let now = store::Media::now(store::Os::shared().as_ref());
+    let time = match time {
+        Some(time) => nanoseconds(py, time, "time", now)?,
+        None => read.as_ref().and_then(Message::time).unwrap_or(now),
+    };
+    let origin = origin.or_else(|| read.as_ref().and_then(Message::maker)).unwrap_or_default();
+    of_bytes(&written, (0, time, now), (origin, origin_seq), (&id, 0))
 }
 
 /// The caller's arguments beside the message.

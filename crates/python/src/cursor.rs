@@ -93,7 +93,7 @@ impl Drop for Cursor {
 }
 
 /// A place given as in a Python slice.
-fn place_of(asked: i64, first: u64, end: u64) -> u64 {
+pub(crate) fn place_of(asked: i64, first: u64, end: u64) -> u64 {
     match u64::try_from(asked) {
         Ok(sequence) => sequence,
         Err(_) => end.saturating_sub(asked.unsigned_abs()).max(first),

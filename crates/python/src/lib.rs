@@ -49,6 +49,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(codec::serialise_f144, module)?)?;
     module.add_function(wrap_pyfunction!(codec::serialise_ev44, module)?)?;
     module.add_function(wrap_pyfunction!(message::_message, module)?)?;
+    module.add_function(wrap_pyfunction!(append::message, module)?)?;
     module.add_class::<stream::Stream>()?;
     module.add_class::<message::Message>()?;
     module.add_class::<batch::Batch>()?;

@@ -6,6 +6,8 @@ use std::time::Duration;
 pub(crate) const WAIT_STEP: Duration = Duration::from_millis(100);
 /// Messages of one batch: their entries are copied, 1 MiB at most.
 pub(crate) const BATCH_MESSAGES_MAX: u64 = 1 << 14;
+/// Index entries looked at in one step of a search from the end: 256 KiB.
+pub(crate) const ENTRIES: u64 = 1 << 12;
 /// Readers kept open per stream for the next iteration: one a thread is usual.
 pub(crate) const READERS_KEPT_MAX: usize = 4;
 /// How often a search starts anew because retention took what it was looking at.

@@ -159,9 +159,19 @@ pub(crate) fn _message(
     schema: &[u8],
     flags: u32,
 ) -> PyResult<Message> {
+    of_bytes(payload, (sequence, source_time, arrival_time), (origin, origin_seq), (schema, flags as u16))
+}
+
+/// A message of its bytes, which are copied.
+pub(crate) fn of_bytes(
+    payload: &[u8],
+    (sequence, source_time, arrival_time): (u64, i64, i64),
+    (origin, origin_seq): (&str, u64),
+    (schema, flags): (&[u8], u16),
+) -> PyResult<Message> {
     let mut entry: Entry = bytemuck::Zeroable::zeroed();
     (entry.source_time, entry.arrival_time, entry.origin_seq) = (source_time, arrival_time, origin_seq);
-    entry.flags = flags as u16;
+    entry.flags = flags;
     let too_long = |_| PyValueError::new_err("a message of 4 GiB or more");
     entry.length = u32::try_from(payload.len()).map_err(too_long)?;
     schema.iter().zip(&mut entry.schema.0).for_each(|(letter, place)| *place = *letter);

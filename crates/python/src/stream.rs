@@ -1,12 +1,17 @@
 //! A stream: what it is, what it holds, and the ways to read it.
 
-use crate::cursor::{Batches, Cursor, Messages, Wanted, refused};
+use crate::cursor::{Batches, Cursor, Messages, Wanted, place_of, refused};
 use crate::fault;
+use crate::limits::ENTRIES;
 use crate::memory::unpicklable;
+use crate::message::Message;
 use crate::position::From;
 use crate::reader_pool::ReaderPool;
+use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyList, PySlice};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -97,6 +102,99 @@ impl Stream {
             schema,
             timeout,
         })
+    }
+}
+
+impl Stream {
+    /// All of it.
+    fn all(&self, py: Python<'_>) -> PyResult<Wanted> {
+        self.wanted(py, None, None, None, None, false, false, None, None, None, None)
+    }
+
+    /// The first sequence that can be read, and one past the last.
+    fn range(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
+        let range = self.place.ask(false, |reader| Ok((reader.bounds().first, reader.end())));
+        let (first, end) = range.map_err(|e| fault::of_store(py, "opened", self.place.path(), &e))?;
+        let (low, high) = self.part.and_then(|part| part.within).unwrap_or((first, end));
+        Ok((low.max(first), high.min(end)))
+    }
+
+    /// The messages with sequences in `start..stop`, oldest first; of a run its members.
+    fn between(&self, py: Python<'_>, start: u64, stop: u64) -> PyResult<Vec<Message>> {
+        let sequence = |sequence: u64| i64::try_from(sequence).unwrap_or(i64::MAX);
+        let part = self.part.unwrap_or(Part { since: i64::MIN, until: i64::MAX, within: None });
+        let wanted = Wanted {
+            since: part.since,
+            until: part.until,
+            start: Some(From::Sequence(sequence(start))),
+            name: None,
+            stop: Some(sequence(stop)),
+            within: part.within,
+            follow: false,
+            early: false,
+            origin: None,
+            schema: None,
+            timeout: None,
+        };
+        let mut cursor = Cursor::open(py, &self.place, wanted)?;
+        let mut messages = Vec::new();
+        while let Some(block) = cursor.step(py)? {
+            messages.extend((0..block.entries.len()).filter_map(|at| block.message(at)));
+        }
+        Ok(messages)
+    }
+
+    /// The newest messages, at most `count`, oldest first.
+    fn newest(&self, py: Python<'_>, count: u64) -> PyResult<Vec<Message>> {
+        let (low, high) = self.range(py)?;
+        let mut width = count;
+        loop {
+            // Messages of a run lie between others.
+            let start = high.saturating_sub(width).max(low);
+            let mut messages = self.between(py, start, high)?;
+            if messages.len() as u64 >= count || start == low {
+                let rest = messages.len().saturating_sub(usize::try_from(count).unwrap_or(usize::MAX));
+                return Ok(messages.split_off(rest));
+            }
+            width = width.saturating_mul(2);
+        }
+    }
+
+    /// The sequences of the newest message of each origin, by row.
+    fn newest_of_origins(&self, py: Python<'_>) -> PyResult<BTreeMap<u32, u64>> {
+        let (low, high) = self.range(py)?;
+        let part = self.part;
+        let found = py.detach(|| {
+            self.place.ask(false, |reader| {
+                let (origins, clock) = (reader.origins()?.len(), reader.header().clock);
+                let (mut found, mut end) = (BTreeMap::new(), high);
+                while end > low && found.len() < origins {
+                    let start = end.saturating_sub(ENTRIES).max(low);
+                    let (mut at, mut newest) = (start, BTreeMap::new());
+                    while at < end {
+                        let entries = match reader.entries(at, (end - at) as usize) {
+                            Ok(entries) if !entries.is_empty() => entries,
+                            // Retention was faster: nothing older is there.
+                            Ok(_) | Err(store::Error::Gone { .. }) => break,
+                            Err(e) => return Err(e),
+                        };
+                        for entry in entries {
+                            let time = clock.time_of(entry);
+                            if part.is_none_or(|part| time >= part.since && time < part.until) {
+                                newest.insert(entry.origin, at);
+                            }
+                            at += 1;
+                        }
+                    }
+                    for (origin, at) in newest {
+                        found.entry(origin).or_insert(at);
+                    }
+                    end = start;
+                }
+                Ok(found)
+            })
+        });
+        found.map_err(|e| fault::of_store(py, "read", self.place.path(), &e))
     }
 }
 
@@ -266,6 +364,79 @@ impl Stream {
     fn forget(&self, py: Python<'_>, name: &str) -> PyResult<bool> {
         let forgotten = self.place.ask(false, |reader| reader.forget(name));
         forgotten.map_err(|e| fault::of_store(py, "let go of", self.place.path(), &e))
+    }
+
+    /// The newest message of each origin, whatever its age, by the name of the origin: the present state of many PVs.
+    ///
+    /// Example: `{name: m.value for name, m in data["devices"].latest().items()}`
+    fn latest<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let latest = PyDict::new(py);
+        for sequence in self.newest_of_origins(py)?.into_values() {
+            for message in self.between(py, sequence, sequence + 1)? {
+                latest.set_item(message.origin_name().to_owned(), message)?;
+            }
+        }
+        Ok(latest)
+    }
+
+    /// `stream[7]` is the message with sequence 7, `stream[-1]` the newest that can be read, `stream[-10:]` a list.
+    ///
+    /// Raises `IndexError` where there is no such message, `Error` where retention has deleted it.
+    fn __getitem__<'py>(&self, py: Python<'py>, at: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let (low, high) = self.range(py)?;
+        if let Ok(slice) = at.cast::<PySlice>() {
+            let word = |name: &str| slice.getattr(name)?.extract::<Option<i64>>();
+            let (start, stop, step) = (word("start")?, word("stop")?, word("step")?);
+            if step.is_some_and(|step| step != 1) {
+                return Err(refused(py, "a slice of a stream has no step", "take it of the list: `stream[-10:][::2]`"));
+            }
+            let messages = match (start, stop) {
+                (Some(start), None) if start < 0 => self.newest(py, start.unsigned_abs())?,
+                _ => {
+                    let place = |asked: Option<i64>, all: u64| asked.map_or(all, |asked| place_of(asked, low, high));
+                    self.between(py, place(start, low), place(stop, high))?
+                }
+            };
+            return Ok(PyList::new(py, messages)?.into_any());
+        }
+        let asked: i64 = at.extract()?;
+        let messages = match u64::try_from(asked) {
+            Ok(sequence) => self.between(py, sequence, sequence + 1)?,
+            Err(_) => self.newest(py, asked.unsigned_abs())?,
+        };
+        let is_there = asked >= 0 || messages.len() as u64 == asked.unsigned_abs();
+        match messages.into_iter().next().filter(|_| is_there) {
+            Some(message) => Ok(message.into_pyobject(py)?.into_any()),
+            None => {
+                let name = self.name(py)?;
+                Err(PyIndexError::new_err(format!("`{name}` has messages {low} to {high}, and no message {asked}")))
+            }
+        }
+    }
+
+    /// How many messages can be read now.
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        let (low, high) = self.range(py)?;
+        if self.part.is_none() {
+            return Ok(high.saturating_sub(low) as usize);
+        }
+        // Those of a run lie between others.
+        let mut cursor = Cursor::open(py, &self.place, self.all(py)?)?;
+        let mut count = 0;
+        while let Some(block) = cursor.step(py)? {
+            count += block.entries.len();
+        }
+        Ok(count)
+    }
+
+    /// A stream is there, however many messages it has.
+    fn __bool__(&self) -> bool {
+        true
+    }
+
+    /// As `read()`.
+    fn __iter__(&self, py: Python<'_>) -> PyResult<Messages> {
+        Cursor::open(py, &self.place, self.all(py)?).map(Messages::new)
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
