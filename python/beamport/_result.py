@@ -65,6 +65,10 @@ class Result:
         """`axes` are coordinates and units by the names of the dimensions, `attributes` plain values."""
         self.value, self.of, self.name, self.unit, self.axes, self.attributes = value, of, name, unit, axes, attributes
 
+    def words(self) -> tuple[Any, ...]:
+        """All behind value and message, as the constructor takes them."""
+        return self.name, self.unit, self.axes, self.attributes
+
     def __repr__(self) -> str:
         """Say what it has."""
         words = ("of", "name", "unit", "axes", "attributes")

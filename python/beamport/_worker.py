@@ -11,6 +11,11 @@ import types
 from collections.abc import Callable
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints, overload
 
+import numpy as np
+
+from ._core import Message
+from ._result import Result, result
+
 _Target = TypeVar("_Target", bound=Callable[..., Any])
 
 
@@ -47,8 +52,10 @@ statistics = Statistics()
 @overload
 def worker(target: _Target) -> _Target: ...
 @overload
-def worker(*, batch: int = 1, pure: bool = False) -> Callable[[_Target], _Target]: ...
-def worker(target: Any = None, *, batch: int = 1, pure: bool = False) -> Any:
+def worker(
+    *, batch: int = 1, gather: bool = False, pad: bool = False, pure: bool = False
+) -> Callable[[_Target], _Target]: ...
+def worker(target: Any = None, *, batch: int = 1, gather: bool = False, pad: bool = False, pure: bool = False) -> Any:
     """Mark a function, or a class whose instances can be called, as a worker.
 
     It is unchanged: call it in a notebook, in a test, and in a slot of `[worker.NAME]`. It is given one message
@@ -59,6 +66,11 @@ def worker(target: Any = None, *, batch: int = 1, pure: bool = False) -> Any:
     The keys of `[worker.NAME.parameters]` are keyword arguments of a function, and of `__init__` of a class. A class may
     have `setup()`, `teardown()`, and `configure(**parameters)` for parameters that change at run time; without it
     another instance is made then. Values that do not fit an annotation (`scale: float`) are refused. Numbers that it sets in `beamport.statistics` are shown by `beamport top`.
+
+    With `gather` the code is given one array of the frames of a batch, shape `(N, ...)`, a copy that it may keep and
+    change. A list of N results is one for each frame, in their order; anything else is a result of the last frame.
+    With `pad` the array always has `batch` frames, at the end of a run some of zeros, and the keyword argument `count`
+    is how many are real; results behind these are dropped.
 
     `pure` declares that what it returns follows from the message (or the batch) and the parameters alone: not from
     messages before, the time, random numbers, or other files. `beamport replay --through` then gives the same bytes
@@ -72,9 +84,14 @@ def worker(target: Any = None, *, batch: int = 1, pure: bool = False) -> Any:
     """
     if batch < 1:
         raise ValueError("a batch has at least one message")
+    if gather and batch == 1:
+        raise ValueError("`gather` puts the frames of a batch together: give `batch=8` as well")
+    if pad and not gather:
+        raise ValueError("`pad` fills up the array of `gather`: give `gather=True` as well")
 
     def mark(target: Any) -> Any:
         target.__beamport_batch__ = batch
+        target.__beamport_gather__ = (gather, pad)
         target.__beamport_pure__ = pure
         return target
 
@@ -154,7 +171,9 @@ def _fits(target: Any, parameters: dict[str, Any], before: int = 1) -> None:
     except ValueError:
         # Some functions of C have none.
         return
-    signature.bind(*first, **parameters)
+    # Padded batches come with the number of real frames.
+    counted = {"count": 0} if not inspect.isclass(target) and _is_padded(target) else {}
+    signature.bind(*first, **counted, **parameters)
     for name, wanted in _annotated(target).items():
         if name in parameters and not _is_one(parameters[name], wanted):
             kind = inspect.formatannotation(wanted)
@@ -189,7 +208,14 @@ def taken_by(target: Any, before: int = 1) -> list[str]:
     """Names of the parameters that code knows."""
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     names = [name for name, each in inspect.signature(target).parameters.items() if each.kind in named]
-    return names if inspect.isclass(target) else names[before:]
+    if inspect.isclass(target):
+        return names
+    return [name for name in names[before:] if name != "count" or not _is_padded(target)]
+
+
+def _is_padded(target: Any) -> bool:
+    gather: tuple[bool, bool] = getattr(target, "__beamport_gather__", (False, False))
+    return gather[1]
 
 
 class Code:
@@ -203,7 +229,7 @@ class Code:
         self._made = target(**parameters) if inspect.isclass(target) else None
         # An instance may be false: one with a length of 0.
         is_class = self._made is not None
-        self.call: Callable[[Any], Any] = self._made if is_class else functools.partial(target, **parameters)
+        self.call = self._called(self._made if is_class else functools.partial(target, **parameters))
         self._hook("setup")()
 
     def configure(self, parameters: dict[str, Any]) -> Callable[[Any], Any] | None:
@@ -213,14 +239,19 @@ class Code:
         """
         if self._made is None:
             _fits(self._target, parameters)
-            return functools.partial(self._target, **parameters)
+            return self._called(functools.partial(self._target, **parameters))
         if hasattr(self._made, "configure"):
             self._made.configure(**parameters)
             return None
         self._hook("teardown")()
         self._made = self._target(**parameters)
         self._hook("setup")()
-        return self._made
+        return self._called(self._made)
+
+    def _called(self, call: Any) -> Callable[[Any], Any]:
+        """How a slot calls it: with a message or a batch, or through `_gathered`."""
+        gather, pad = getattr(self._target, "__beamport_gather__", (False, False))
+        return functools.partial(_gathered, call, self.batch if pad else None) if gather else call
 
     def close(self) -> None:
         """End it."""
@@ -228,3 +259,32 @@ class Code:
 
     def _hook(self, name: str) -> Callable[[], Any]:
         return getattr(self._made, name, lambda: None)
+
+
+def _gathered(call: Callable[..., Any], batch: int | None, frames: Any) -> Any:
+    """Call code with the frames of a batch as one array; `batch`: their number with those of zeros."""
+    first = frames[0].array
+    array = (
+        np.zeros((batch, *first.shape), first.dtype) if batch else np.empty((len(frames), *first.shape), first.dtype)
+    )
+    for row, frame in zip(array, frames, strict=False):
+        pixels = frame.array
+        if (pixels.shape, pixels.dtype) != (first.shape, first.dtype):
+            raise ValueError(
+                f"a batch has frames of shape {first.shape} ({first.dtype}) and {pixels.shape} ({pixels.dtype}): without "
+                "`gather` the code is given the messages"
+            )
+        row[...] = pixels
+    value = call(array, count=len(frames)) if batch else call(array)
+    if not isinstance(value, list) or len(value) not in (len(frames), batch):
+        return value
+    return [_of(one, frame) for one, frame in zip(value, frames, strict=False)]
+
+
+def _of(value: Any, message: Message) -> Any:
+    """A result as one of a message, unless it names another."""
+    if isinstance(value, Result):
+        return value if value.of is not None else Result(value.value, message, *value.words())
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], dict):
+        return result(value[0], message, attributes=value[1])
+    return None if value is None else result(value, message)

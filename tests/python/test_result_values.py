@@ -8,6 +8,7 @@ import beamport
 import numpy as np
 import pytest
 from beamport._result import said
+from beamport._worker import Code
 from payloads import T0
 
 IMAGE = np.arange(12, dtype="u2").reshape(3, 4)
@@ -171,3 +172,42 @@ def test_a_message_and_a_dict_are_one_and_a_list_is_several(messages):
     with pytest.raises(TypeError, match="a message of schema f144 is passed on as it is"):
         said((messages["number"], {"beam": 1.0}))
     assert said(beamport.result(frame, unit="counts", axes=["y", "x"]))[2] == "variables"
+
+
+def frames(memory, count: int):
+    """A batch of frames, each of its own number."""
+    data = beamport.open(memory)
+    with data.create("camera", level="memory") as stream:
+        for number in range(count):
+            fields = {"source_name": "c", "id": number, "timestamp": T0 + number, "data": np.full((2, 3), number, "u1")}
+            stream.append("ad00", fields)
+    return next(data["camera"].batches())
+
+
+def test_frames_of_a_batch_are_one_array_and_a_list_is_one_result_for_each(memory):
+    batch = frames(memory, 3)
+    seen = []
+
+    @beamport.worker(batch=3, gather=True)
+    def code(images):
+        seen.append(images)
+        return [images[0].sum(), beamport.result(images[1].sum(), name="n"), (images[2], {"x": 1})]
+
+    one, two, three = Code(code, {}).call(batch)
+    assert seen[0].shape == (3, 2, 3) and seen[0].flags.writeable and (seen[0][2] == 2).all()
+    assert (one.of.id, two.of.id, two.name, three.of.id) == (0, 1, "n", 2) and set(three.attributes) == {"x"}
+
+
+def test_a_short_batch_is_padded_and_says_how_many_are_real(memory):
+    batch = frames(memory, 3)
+
+    @beamport.worker(batch=8, gather=True, pad=True)
+    def code(images, count):
+        assert images.shape == (8, 2, 3) and (images[count:] == 0).all()
+        return list(images.mean(axis=(1, 2)))
+
+    assert [(one.value, one.of.id) for one in Code(code, {}).call(batch)] == [(0.0, 0), (1.0, 1), (2.0, 2)]
+    with pytest.raises(ValueError, match="batch=8"):
+        beamport.worker(gather=True)
+    with pytest.raises(ValueError, match="gather=True"):
+        beamport.worker(batch=8, pad=True)

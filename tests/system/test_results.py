@@ -245,16 +245,17 @@ def test_what_no_message_can_hold_goes_aside_with_what_to_write(lab):
 
 def test_the_page_says_results_as_they_are(lab):
     page = (ROOT / "docs/how-to/run-my-python.md").read_text()
-    _, reduce, classify = (block.split("```")[0] for block in page.split("```python\n")[1:4])
-    (lab.folder / "mine.py").write_text(f"model = lambda images: images.mean(axis=(1, 2))\n{reduce}{classify}")
-    frames = camera(100).replace("[32, 48]", "[64, 128]")
-    lab.write(frames + worker("reduce", "mine.py:reduce") + worker("classify", "mine.py:classify"))
+    _, *blocks = (block.split("```")[0] for block in page.split("```python\n")[1:5])
+    (lab.folder / "mine.py").write_text("model = lambda images: images.mean(axis=(1, 2))\n" + "".join(blocks))
+    workers = [worker(name, f"mine.py:{name}") for name in ("reduce", "classify", "infer")]
+    lab.write(camera(100).replace("[32, 48]", "[64, 128]") + "".join(workers))
     process, _ = lab.up_ready()
     data = beamport.open(lab.data)
-    until(lambda: data["reduce"].count > 20 and data["classify"].count > 20, "the page makes nothing")
+    until(lambda: all(data[name].count > 20 for name in ("reduce", "classify", "infer")), "the page makes nothing")
     end(lab, process)
     means = {m.id: m.array.mean() for m in data["camera"].read()}
-    for m in data["classify"].read():
-        assert m["value"] == pytest.approx(means[m.origin_seq])
+    for name in ("classify", "infer"):
+        assert [m.origin_seq for m in data[name]] == list(range(len(data[name])))
+        assert all(m["value"] == pytest.approx(means[m.origin_seq]) for m in data[name])
     m = next(data["reduce"].read())
     assert m.value.shape == (100,) and m["source_name"] == "I" and m.metadata == {"frame": m.origin_seq}

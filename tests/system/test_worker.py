@@ -565,3 +565,28 @@ def test_code_that_broke_what_it_works_with_put_all_that_followed_aside(lab):
     (row,) = beamport.open(lab.data).stages()
     assert row["closed"] and sum(row["aside"].values()) == len(aside) and not row["lost"]
     print(f"1 slot injected whose code is broken for all that follows: {len(aside)} aside, a fresh slot did the rest")
+
+
+def test_a_long_first_call_is_no_hang_and_a_kill_for_time_says_so(lab):
+    code = (
+        "import time\nimport beamport\n\n\n@beamport.worker\nclass Compiles:\n    called = False\n"
+        "    def __call__(self, frame):\n        if not self.called:\n            time.sleep(1.5)\n"
+        "        self.called = True\n        return frame.id\n"
+    )
+    (lab.folder / "mine.py").write_text(code)
+    times = "time_max = '300 ms'\n"
+    lab.write(
+        camera(50)
+        + worker("patient", "mine.py:Compiles", times + "first_time_max = '60 s'\n")
+        + worker("hasty", "mine.py:Compiles", times)
+    )
+    process, _ = lab.up_ready()
+    until(lambda: count(lab, "patient") > 20, "its first call is ended")
+    log = lab.folder / f"err-{process.number}"
+    until(lambda: "raise `time_max`, or `first_time_max`" in log.read_text(), "the kill does not say why")
+    lab.interrupt(process)
+    # One worker has answered nothing.
+    lab.end(process, status=2)
+    assert "its first call took longer than 300 ms" in log.read_text()
+    assert "slot 0 of worker `patient`" not in log.read_text()
+    assert numbers(lab, "patient")[:20] == list(range(20)) and "patient.aside" not in beamport.open(lab.data)

@@ -217,6 +217,13 @@ pub static TIME_MAX: Key = key(
     "30 s",
     "A slot that needs longer for one message is killed; the second time the message goes to `NAME.aside`.",
 );
+/// `first_time_max`
+pub static FIRST_TIME_MAX: Key = key(
+    "first_time_max",
+    "duration",
+    "as `time_max`",
+    "The same for the first message (or batch) of a process: code that compiles, or loads a model, at its first call.",
+);
 /// `parameters`
 pub static PARAMETERS: Key = key(
     "parameters",
@@ -365,6 +372,7 @@ pub static WORKER: Table = Table {
         &TURN,
         &ORDER,
         &TIME_MAX,
+        &FIRST_TIME_MAX,
         &PARAMETERS,
         &PYTHON,
         &CPUS,

@@ -63,6 +63,9 @@ pub(super) fn resolve(page: &Page, mistakes: &mut Mistakes, has_holes: bool, ins
         takes(&mut new.turn, &old.turn, (&keys::TURN, old.turn.show()), shown);
         takes(&mut new.order, &old.order, (&keys::ORDER, old.order.show()), shown);
         takes(&mut new.time_max, &old.time_max, (&keys::TIME_MAX, old.time_max.show()), shown);
+        if let (None, Some(first)) = (&new.first_time_max, &old.first_time_max) {
+            new.first_time_max = Some(Setting::by_default(first.value));
+        }
         if let (None, Some(python)) = (&new.python, &old.python) {
             let value = python.value.display().to_string().into();
             shown.push(Shown { key: keys::PYTHON.name.into(), value, origin: Origin::Default });

@@ -48,6 +48,8 @@ pub struct WorkerSection {
     pub order: Setting<Order>,
     /// Longest time on a message.
     pub time_max: Setting<Duration>,
+    /// Longest time on the first message of a process; `None`: the same.
+    pub first_time_max: Option<Setting<Duration>>,
     /// Parameters of the code.
     pub parameters: Setting<Parameters>,
     /// The interpreter; `None`: the one beside `beamport`, else `python3`.
@@ -179,6 +181,7 @@ impl WorkerSection {
             turn: Setting::default(),
             order: Setting::default(),
             time_max: Setting::by_default(limits::COPY_TIME_MAX),
+            first_time_max: None,
             parameters: Setting::default(),
             python: None,
             cpus: Setting::default(),
@@ -518,6 +521,7 @@ pub(super) fn read(
     let share = section.word(&keys::SHARE, &SHARES).unwrap_or(Setting::by_default(Share::Balance));
     let (turn, order) = (section.need(&keys::TURN), section.need(&keys::ORDER));
     let time_max = section.need(&keys::TIME_MAX);
+    let first_time_max = section.get(&keys::FIRST_TIME_MAX);
     let (parameters, needs) = parameters(section, kind_of(&known, &call));
     let python: Option<Setting<String>> = section.get(&keys::PYTHON);
     let folder = section.folder;
@@ -537,6 +541,7 @@ pub(super) fn read(
         turn,
         order,
         time_max,
+        first_time_max,
         parameters,
         // A name is looked for in PATH, a path from the instrument file.
         python: python.map(|p| p.map(|text| if text.contains('/') { folder.join(text) } else { text.into() })),

@@ -48,6 +48,7 @@ pub(super) fn options(section: &WorkerSection) -> WorkOptions {
         batch: u64::from(!section.is_python()),
         keep_order: section.order.value == Order::Keep,
         time_max: ns(section.time_max.value),
+        first_time_max: section.first_time_max.as_ref().map_or(0, |first| ns(first.value)),
         parameters: section.parameters.0.to_string(),
         code: section.code().to_json().to_string(),
         shadow: section.shadow.as_ref().map(|old| old.value.clone()),
@@ -408,15 +409,7 @@ impl<'a> Slots<'a> {
                     Err(e) => child.kill().and(Err(e)),
                 };
                 running.child = None;
-                let time_max = duration_text(self.section.time_max.value);
-                let text = match (late, &status) {
-                    (Some(Overdue::Code), _) => format!("it took longer than {time_max}"),
-                    (Some(Overdue::Output), _) => {
-                        format!("its output did not reach the disk for {time_max}; it was killed")
-                    }
-                    (None, Ok(status)) => ended(*status),
-                    (None, Err(e)) => format!("it is lost: {e}"),
-                };
+                let text = end_text(&self.section, (late, answered == running.answered), &status);
                 work.died(number, late.map_or_else(|| slot_end(&status), SlotEnd::Overdue), &text)?;
                 if !starts || number >= work.slots() {
                     continue;
@@ -426,16 +419,7 @@ impl<'a> Slots<'a> {
                     (running.pause, running.trouble) = (PAUSE, None);
                 } else {
                     let what = format!("slot {number} of worker `{}` fails", self.section.name);
-                    let hint = match status.ok().and_then(|status| status.code()) {
-                        _ if late == Some(Overdue::Output) => {
-                            "remove code that closes descriptors (`os.closerange`) or limits files (`RLIMIT_FSIZE`)"
-                        }
-                        Some(1) => {
-                            "see its output above; without a module `beamport`, name an interpreter with `python`"
-                        }
-                        Some(_) => "see its output above; fix the code",
-                        None => "check `dmesg`: the kernel may have killed it for memory",
-                    };
+                    let hint = end_hint(late, status.ok().and_then(|status| status.code()));
                     running.suffer(Fault::new(what, text).hint(hint));
                 }
             }
@@ -560,6 +544,36 @@ fn code_of(section: &WorkerSection, data: &Path, call: &str, parameters: Value) 
         hash: copied.hash.clone(),
     });
     SlotCode { call: call.to_owned(), folder: section.folder.clone(), copied, parameters }
+}
+
+/// How the process of a slot ended. `late`: why it was killed, and whether at its first message.
+fn end_text(
+    section: &WorkerSection,
+    (late, is_first): (Option<Overdue>, bool),
+    status: &std::io::Result<ExitStatus>,
+) -> String {
+    let time_max = duration_text(section.time_max.value);
+    let first = || section.first_time_max.as_ref().map_or(time_max.clone(), |first| duration_text(first.value));
+    match (late, status) {
+        (Some(Overdue::Code), _) if is_first => format!("its first call took longer than {}", first()),
+        (Some(Overdue::Code), _) => format!("it took longer than {time_max}"),
+        (Some(Overdue::Output), _) => format!("its output did not reach the disk for {time_max}; it was killed"),
+        (None, Ok(status)) => ended(*status),
+        (None, Err(e)) => format!("it is lost: {e}"),
+    }
+}
+
+/// The hint for a slot that ended before it answered anything. `late`: why it was killed; `code`: its exit status.
+fn end_hint(late: Option<Overdue>, code: Option<i32>) -> &'static str {
+    match (late, code) {
+        (Some(Overdue::Code), _) => "raise `time_max`, or `first_time_max` if its first call alone takes so long",
+        (Some(Overdue::Output), _) => {
+            "remove code that closes descriptors (`os.closerange`) or limits files (`RLIMIT_FSIZE`)"
+        }
+        (None, Some(1)) => "see its output above; without a module `beamport`, name an interpreter with `python`",
+        (None, Some(_)) => "see its output above; fix the code",
+        (None, None) => "check `dmesg`: the kernel may have killed it for memory",
+    }
 }
 
 /// Where a program does not start: which it is.

@@ -96,6 +96,8 @@ pub struct WorkOptions {
     pub keep_order: bool,
     /// Longest time of user code on a message, ns.
     pub time_max: i64,
+    /// The same for the first message of a process, whose code may compile or load then; `time_max` where that is more.
+    pub first_time_max: i64,
     /// Parameters of the worker, a JSON object.
     pub parameters: String,
     /// The code of its slots, JSON for the process that starts them; empty: that process decides.
@@ -124,6 +126,7 @@ impl WorkOptions {
             batch: 1,
             keep_order: true,
             time_max: 30_000_000_000,
+            first_time_max: 0,
             parameters: "{}".into(),
             code: String::new(),
             shadow: None,
@@ -354,7 +357,8 @@ impl Work {
         }
         did |= looks && self.take_back_overwritten();
         did |= self.reclaim();
-        if self.options.batch > 1 {
+        // Before the batch is known, too: then the first one ends where a run does.
+        if self.options.batch != 1 {
             self.edges.refresh(looks)?;
         }
         did |= self.deal()?;

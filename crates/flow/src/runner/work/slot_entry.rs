@@ -25,6 +25,8 @@ pub(super) struct SlotEntry {
     pub(super) ready: bool,
     /// It has opened the tasks since it was made ready.
     pub(super) is_there: bool,
+    /// It has answered no message since it was made ready.
+    pub(super) is_new: bool,
     /// When it was made ready, ns of `Media::clock`.
     pub(super) since: i64,
     /// The newest command (`configure`, `stop`) for it that it may not have read.
@@ -73,6 +75,7 @@ impl SlotEntry {
             is_alone: false,
             ready: false,
             is_there: false,
+            is_new: true,
             since: 0,
             command: None,
             from: 0,

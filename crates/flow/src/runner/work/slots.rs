@@ -58,7 +58,7 @@ impl Work {
         let from = self.tasks.next_sequence();
         if let Some(place) = self.places.get_mut(slot as usize) {
             (place.ready, place.pid, place.state.ready, place.stands) = (true, pid, true, None);
-            place.from = from;
+            (place.from, place.is_new) = (from, true);
             (place.is_there, place.since, place.command) = (false, self.data.media.clock(), None);
         }
         from
@@ -228,7 +228,8 @@ impl Work {
         Ok(())
     }
 
-    /// Slots that have been at one message for longer than `time_max`: the caller kills them.
+    /// Slots that have been at one message for longer than `time_max`, or `first_time_max` at the first of a process:
+    /// the caller kills them.
     pub fn overdue(&mut self) -> Vec<(u32, Overdue)> {
         let clock = self.data.media.clock();
         if clock.saturating_sub(self.looked) < OVERDUE_LOOK {
@@ -254,7 +255,11 @@ impl Work {
             let at = self.at(number as u32).unwrap_or(0);
             // Before its first task it starts, which may take long; behind its last its answer is on its way.
             let is_at_work = place.tasks.contains(&at);
-            let limit = if is_at_work { self.options.time_max } else { start_max };
+            let limit = match (is_at_work, place.is_new) {
+                (true, true) => self.options.first_time_max.max(self.options.time_max),
+                (true, false) => self.options.time_max,
+                (false, _) => start_max,
+            };
             let task = if is_at_work { at } else { front };
             let input = self.given.get(&task).and_then(|(id, _)| self.pieces.get(id)).map(|p| p.input);
             let stood = input.and_then(|input| self.sources[input].stand(&place.stream, place.pid)).unwrap_or(at);
@@ -424,6 +429,7 @@ impl Work {
             let is_undone = piece.time.is_some() && answer.outputs.is_empty();
             let n = answer.task.next - answer.task.first;
             place.state.messages += n;
+            place.is_new &= n == 0;
             place.state.busy += answer.busy;
             place.stands = None;
             place.is_full = !comes_more && asked.is_some_and(|g| answer.task.next < g.1.next || is_undone);
