@@ -221,8 +221,8 @@ pub static TIME_MAX: Key = key(
 pub static FIRST_TIME_MAX: Key = key(
     "first_time_max",
     "duration",
-    "as `time_max`",
-    "The same for the first message (or batch) of a process: code that compiles, or loads a model, at its first call.",
+    "",
+    "The same for the first message (or batch) of a process, whose code may compile or load. Default: `time_max`.",
 );
 /// `parameters`
 pub static PARAMETERS: Key = key(

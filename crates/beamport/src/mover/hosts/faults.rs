@@ -19,8 +19,8 @@ pub(super) fn refuse_moved(data: &Data, instrument: &Instrument) -> Result<(), F
     Ok(())
 }
 
-/// The fault of a host whose clock is wrong by `ahead` ns. `other`: the host with the clock of the bulletin, which may be the wrong
-/// one; none where a broker has that clock.
+/// The fault of a host whose clock is wrong by `ahead` ns. `other`: the host with the clock of the bulletin, which may
+/// be the wrong one; none where a broker has that clock.
 pub(super) fn wrong_clock(host: &str, ahead: i64, other: Option<&str>) -> Option<Fault> {
     if ahead == 0 {
         return None;
