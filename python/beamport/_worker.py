@@ -59,7 +59,7 @@ def worker(target: Any = None, *, batch: int = 1, gather: bool = False, pad: boo
     """Mark a function, or a class whose instances can be called, as a worker.
 
     It is unchanged: call it in a notebook, in a test, and in a slot of `[worker.NAME]`. It is given one message
-    (or with `batch` a `Batch` of so many, fewer at the end of a run), and returns or yields what becomes of it: nothing, numbers (`f144`),
+    (or with `batch` a `Batch` of that many messages, fewer at the end of a run), and returns or yields what becomes of it: nothing, numbers (`f144`),
     arrays (`ad00`), dicts of these (`da00`), text, messages, an array or a message and its attributes
     (`return frame, {"beam": 1.0}`), or `result(...)`, which also says of which message it is; several in a list.
 

@@ -223,8 +223,8 @@ impl Results {
         let said: Said<'_> = said.extract()?;
         let (is_named, kind, name, content, attributes) = said;
         let name = name.as_deref();
-        let held = attributes.iter().map(Held::of).collect::<PyResult<Vec<_>>>()?;
-        let attributes = held.iter().map(Held::attribute).collect::<PyResult<Vec<_>>>()?;
+        let held = attributes.iter().map(NamedValue::of).collect::<PyResult<Vec<_>>>()?;
+        let attributes = held.iter().map(NamedValue::attribute).collect::<PyResult<Vec<_>>>()?;
         let entry = of.entry;
         let source_name = name.unwrap_or(out.maker());
         let schema = match kind.as_str() {
@@ -271,7 +271,8 @@ impl Results {
 
     /// Encodes a data array (`da00`).
     fn variables(&mut self, source_name: &str, timestamp: i64, said: &[VariableSaid<'_>]) -> PyResult<()> {
-        let held = said.iter().map(|(name, _, _, _, value)| Held::new(name, value)).collect::<PyResult<Vec<_>>>()?;
+        let held =
+            said.iter().map(|(name, _, _, _, value)| NamedValue::new(name, value)).collect::<PyResult<Vec<_>>>()?;
         let axes: Vec<Vec<&str>> =
             said.iter().map(|(_, _, _, axes, _)| axes.iter().map(String::as_str).collect()).collect();
         let mut variables = Vec::with_capacity(said.len());
@@ -358,7 +359,7 @@ type VariableSaid<'py> = (String, Option<String>, Option<String>, Vec<String>, B
 type Described<'py> = (String, Bound<'py, PyAny>);
 
 /// Text or numbers, kept while a message borrows from them.
-struct Held<'a, 'py> {
+struct NamedValue<'a, 'py> {
     name: &'a str,
     value: Content<'py>,
 }
@@ -369,7 +370,7 @@ enum Content<'py> {
     Numbers(Plain<'py>),
 }
 
-impl<'a, 'py> Held<'a, 'py> {
+impl<'a, 'py> NamedValue<'a, 'py> {
     fn of(said: &'a Described<'py>) -> PyResult<Self> {
         Self::new(&said.0, &said.1)
     }

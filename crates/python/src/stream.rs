@@ -122,20 +122,8 @@ impl Stream {
     /// The messages with sequences in `start..stop`, oldest first; of a run its members.
     fn between(&self, py: Python<'_>, start: u64, stop: u64) -> PyResult<Vec<Message>> {
         let sequence = |sequence: u64| i64::try_from(sequence).unwrap_or(i64::MAX);
-        let part = self.part.unwrap_or(Part { since: i64::MIN, until: i64::MAX, within: None });
-        let wanted = Wanted {
-            since: part.since,
-            until: part.until,
-            start: Some(From::Sequence(sequence(start))),
-            name: None,
-            stop: Some(sequence(stop)),
-            within: part.within,
-            follow: false,
-            early: false,
-            origin: None,
-            schema: None,
-            timeout: None,
-        };
+        let (start, stop) = (Some(From::Sequence(sequence(start))), Some(sequence(stop)));
+        let wanted = Wanted { start, stop, ..self.all(py)? };
         let mut cursor = Cursor::open(py, &self.place, wanted)?;
         let mut messages = Vec::new();
         while let Some(block) = cursor.step(py)? {

@@ -95,7 +95,7 @@ pub struct Made {
 /// How one of several messages ends that were done together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// With so many of the pushed messages.
+    /// This number of the pushed messages was made of it.
     Made(u32),
     /// It passes unchanged: the output points to it in the input.
     Same,
