@@ -9,6 +9,7 @@
 2 [5 3 4]
 """
 
+from ._context import slot
 from ._core import Batch, Message, Stream, message, version
 from ._data import Data, open
 from ._errors import Error
@@ -19,6 +20,6 @@ from ._worker import finder, statistics, worker
 
 __all__ = [
     "Batch", "Data", "Error", "Instrument", "Message", "Run", "Stream", "finder", "message", "open", "result", "run",
-    "statistics", "worker",
+    "slot", "statistics", "worker",
 ]  # fmt: skip
 __version__ = version()

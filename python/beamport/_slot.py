@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ._code import Copied
+from ._context import slot
 from ._core import _Slot
 from ._worker import Code, _fits, declared, found_by, statistics, taken_by
 
@@ -89,7 +90,7 @@ def _declared(job: dict[str, Any]) -> dict[str, Any]:
             _fits(target.configure, code["parameters"])
     except TypeError as misfit:
         return {"misfit": str(misfit), "takes": taken_by(target, before)}
-    return declared(target)
+    return {} if job["finds"] else declared(target)
 
 
 def _wrong(wrong: BaseException) -> str:
@@ -102,14 +103,14 @@ def _wrong(wrong: BaseException) -> str:
     return f"{text} ({frames[-1].filename}, line {frames[-1].lineno})" if frames else text
 
 
-def _find(slot: _Slot, code: dict[str, Any], copied: Copied | None) -> None:
+def _find(process: _Slot, code: dict[str, Any], copied: Copied | None) -> None:
     """Find groups as code of the user says: the rest is that of the ready-made worker."""
 
     def make(text: str) -> tuple[Any, int, int | None]:
         parameters = json.loads(text)
         return found_by(load(parameters["find"], code["folder"], copied), parameters.get("arguments", {}))
 
-    slot.run_finder(make)
+    process.run_finder(make)
 
 
 def main() -> int:
@@ -133,21 +134,12 @@ def main() -> int:
     if asked["call"] == "groups":
         _find(_Slot(text), asked, copied)
         return 0
+    slot._begin(job["data"], job["maker"], job["number"], lambda: None)
     code = Code(load(asked["call"], asked["folder"], copied), asked["parameters"])
-    known = asked["parameters"]
-
-    def configure(text: str) -> Any:
-        nonlocal known
-        parameters = json.loads(text)
-        # The first are those that it was made with.
-        if parameters == known:
-            return None
-        known = parameters
-        return code.configure(parameters)
-
     # Only now: the streams of a slot that cannot load its code are not opened.
-    slot = _Slot(text)
-    slot.run(code.call, code.batch, configure, statistics.json)
+    process = _Slot(text)
+    slot._read = process.runs.read
+    process.run(code, statistics.json)
     code.close()
     return 0
 

@@ -9,12 +9,17 @@ import json
 import math
 import types
 from collections.abc import Callable
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints, overload
 
 import numpy as np
 
+from ._context import slot
 from ._core import Message
 from ._result import Result, result
+from ._state import pack, unpack
+
+if TYPE_CHECKING:
+    from ._run import Run
 
 _Target = TypeVar("_Target", bound=Callable[..., Any])
 
@@ -53,9 +58,17 @@ statistics = Statistics()
 def worker(target: _Target) -> _Target: ...
 @overload
 def worker(
-    *, batch: int = 1, gather: bool = False, pad: bool = False, pure: bool = False
+    *, batch: int = 1, gather: bool = False, pad: bool = False, pure: bool = False, per: Literal["run"] | None = None
 ) -> Callable[[_Target], _Target]: ...
-def worker(target: Any = None, *, batch: int = 1, gather: bool = False, pad: bool = False, pure: bool = False) -> Any:
+def worker(
+    target: Any = None,
+    *,
+    batch: int = 1,
+    gather: bool = False,
+    pad: bool = False,
+    pure: bool = False,
+    per: Literal["run"] | None = None,
+) -> Any:
     """Mark a function, or a class whose instances can be called, as a worker.
 
     It is unchanged: call it in a notebook, in a test, and in a slot of `[worker.NAME]`. It is given one message
@@ -71,6 +84,13 @@ def worker(target: Any = None, *, batch: int = 1, gather: bool = False, pad: boo
     change. A list of N results is one for each frame, in their order; anything else is a result of the last frame.
     With `pad` the array always has `batch` frames, at the end of a run some of zeros, and the keyword argument `count`
     is how many are real; results behind these are dropped.
+
+    A class may follow runs: `begin(run)` is called before the first message of a run, `end(run)` behind the last, and
+    returns results as a call does. With `per="run"` each run has an instance of its own, which is given exactly the
+    members of the run, as its file has them, and messages of no run are filtered. `save()` returns the state of an
+    instance, and `restore(state)` is given it in the next process: numbers, text, bytes, arrays, and lists and dicts of
+    them. Then each message is in the state once, whenever a process is killed. Code with `end`, `save` or `per="run"`
+    has one slot and one input. `beamport.slot` has the present run, and more.
 
     `pure` declares that what it returns follows from the message (or the batch) and the parameters alone: not from
     messages before, the time, random numbers, or other files. `beamport replay --through` then gives the same bytes
@@ -89,8 +109,12 @@ def worker(target: Any = None, *, batch: int = 1, gather: bool = False, pad: boo
     if pad and not gather:
         raise ValueError("`pad` fills up the array of `gather`: give `gather=True` as well")
 
+    if per not in (None, "run"):
+        raise ValueError('`per` is "run", or is left out')
+
     def mark(target: Any) -> Any:
         target.__beamport_batch__ = batch
+        target.__beamport_per__ = per
         target.__beamport_gather__ = (gather, pad)
         target.__beamport_pure__ = pure
         return target
@@ -153,11 +177,43 @@ def found_by(target: Any, arguments: dict[str, Any]) -> tuple[Callable[..., Any]
 
 
 def declared(target: Any) -> dict[str, Any]:
-    """Say what code declares of itself."""
+    """Say what code declares of itself. Raises `TypeError` where that does not go together."""
+    wishes = Wishes(target)
     return {
         "batch": getattr(target, "__beamport_batch__", 1),
         "pure": getattr(target, "__beamport_pure__", False),
+        "follows_runs": wishes.follows_runs,
+        "saves_state": wishes.saves_state,
+        "alone": wishes.alone(),
     }
+
+
+class Wishes:
+    """The hooks of code."""
+
+    def __init__(self, target: Any) -> None:
+        """Look at a function or a class. Raises `TypeError` where its hooks do not go together."""
+        self.is_class = inspect.isclass(target)
+        hooks = {name for name in ("begin", "end", "save", "restore") if self.is_class and hasattr(target, name)}
+        self.has_end = "end" in hooks
+        self.per_run = getattr(target, "__beamport_per__", None) == "run"
+        self.follows_runs = self.per_run or bool(hooks & {"begin", "end"})
+        self.saves_state = "save" in hooks
+        if self.per_run and not self.is_class:
+            raise TypeError('`per="run"` makes an instance for each run: it is for classes')
+        for hook in sorted(hooks):
+            _check_hook(target, hook)
+        if ("save" in hooks) != ("restore" in hooks):
+            other = "restore" if self.saves_state else "save"
+            raise TypeError(f"it has `{(hooks & {'save', 'restore'}).pop()}` and no `{other}`: add that")
+
+    def alone(self) -> str | None:
+        """Say why the code needs one slot and one input; `None` where it does not."""
+        if self.per_run:
+            return "it has an instance for each run, which must be given all messages of the run"
+        if self.saves_state:
+            return "it saves its state, which must have all messages before"
+        return "it has `end`, and one slot of several does not know the last message" if self.has_end else None
 
 
 def _fits(target: Any, parameters: dict[str, Any], before: int = 1) -> None:
@@ -218,35 +274,172 @@ def _is_padded(target: Any) -> bool:
     return gather[1]
 
 
+def _check_hook(target: Any, hook: str) -> None:
+    """Raise `TypeError` for a hook that cannot be called as a slot does."""
+    forms = {
+        "begin": "begin(self, run)",
+        "end": "end(self, run)",
+        "save": "save(self)",
+        "restore": "restore(self, state)",
+    }
+    given = (None,) * (1 if hook == "save" else 2)
+    try:
+        inspect.signature(getattr(target, hook)).bind(*given)
+    except TypeError as error:
+        raise TypeError(f"`{hook}` is called as `{forms[hook]}` ({error})") from None
+
+
 class Code:
-    """A worker as a slot runs it."""
+    """A worker as a slot runs it.
+
+    Attributes:
+        batch (int): messages that it is called with.
+        call: what is to be called with a message or a batch.
+        wishes (tuple): whether it follows runs, has an instance for each, saves its state, is a class.
+    """
+
+    call: Callable[[Any], Any]
 
     def __init__(self, target: Any, parameters: dict[str, Any]) -> None:
         """Make an instance of a class; a function gets its parameters with each call."""
         self._target = target
+        self._parameters = parameters
         _fits(target, parameters)
         self.batch: int = declared(target)["batch"]
-        self._made = target(**parameters) if inspect.isclass(target) else None
-        # An instance may be false: one with a length of 0.
-        is_class = self._made is not None
-        self.call = self._called(self._made if is_class else functools.partial(target, **parameters))
-        self._hook("setup")()
+        wishes = Wishes(target)
+        self.wishes = (wishes.follows_runs, wishes.per_run, wishes.saves_state, wishes.is_class)
+        self._is_class, self._per_run = wishes.is_class, wishes.per_run
+        # Instances of runs by the identity of the run; of other classes the only one under an empty name.
+        self._made: dict[str, Any] = {}
+        self._present: list[str] = []
+        self._runs: dict[str, Run] = {}
+        if self._per_run:
+            # A mistake in `__init__` or `setup` shows now, and not with the first message of a run.
+            instance = self._make()
+            _hook(instance, "teardown")()
+            self.call = self._call_runs
+        elif self._is_class:
+            self._made[""] = self._make()
+            # An instance may be false: one with a length of 0.
+            self.call = self._called(self._made[""])
+        else:
+            self.call = self._called(functools.partial(target, **parameters))
 
-    def configure(self, parameters: dict[str, Any]) -> Callable[[Any], Any] | None:
-        """Take new parameters. Gives what is to be called from now on, if that changes.
+    def _make(self) -> Any:
+        instance = self._target(**self._parameters)
+        _hook(instance, "setup")()
+        return instance
+
+    def change(self, text: str) -> None:
+        """Take new parameters, a JSON object; `call` may be another then.
 
         Raises `TypeError` for those that it does not know: better no slot than each message aside.
         """
-        if self._made is None:
+        parameters: dict[str, Any] = json.loads(text)
+        # The first are those that it was made with.
+        if parameters == self._parameters:
+            return
+        if not self._is_class:
             _fits(self._target, parameters)
-            return self._called(functools.partial(self._target, **parameters))
-        if hasattr(self._made, "configure"):
-            self._made.configure(**parameters)
-            return None
-        self._hook("teardown")()
-        self._made = self._target(**parameters)
-        self._hook("setup")()
-        return self._called(self._made)
+            self.call = self._called(functools.partial(self._target, **parameters))
+        self._parameters = parameters
+        for run, instance in self._made.items():
+            if hasattr(instance, "configure"):
+                instance.configure(**parameters)
+                continue
+            _hook(instance, "teardown")()
+            self._made[run] = self._make()
+            if not self._per_run:
+                self.call = self._called(self._made[run])
+
+    def begin(self, text: str) -> None:
+        """Begin a run, given as JSON: with an instance of its own, or a hook of the only one."""
+        run = slot._run_of(text)
+        if not self._per_run:
+            _hook(self._made[""], "begin")(run)
+            return
+        name = json.loads(text)["id"]
+        slot.missed, slot._own, self._runs[name] = 0, run, run
+        self._made[name] = self._make()
+        _hook(self._made[name], "begin")(run)
+
+    def enter(self, runs: list[str]) -> None:
+        """Say to which runs the next messages belong."""
+        self._present = runs
+
+    def again(self, message: Message) -> None:
+        """Give the instance of the present run a message that was answered before the run was known."""
+        for run in self._present:
+            slot._own = self._runs[run]
+            # Its exceptions are in the messages aside already, and its results were answered.
+            with contextlib.suppress(Exception):
+                value = self._called(self._made[run])(message if self.batch == 1 else [message])
+                if inspect.isgenerator(value):
+                    list(value)
+
+    def miss(self, messages: int) -> None:
+        """Say how many messages the instance lacks."""
+        slot.missed = messages
+        if messages:
+            slot.log.warning("it has not seen %d earlier messages%s", messages, " of the run" * self._per_run)
+
+    def end(self, run: str, text: str) -> Any:
+        """End a run; returns its result."""
+        instance = self._made.pop(run, None) if self._per_run else self._made[""]
+        ended = slot._run_of(text)
+        slot._own = ended if self._per_run else None
+        self._runs.pop(run, None)
+        value = None
+        try:
+            value = _hook(instance, "end")(ended)
+            # A generator is a list of results.
+            if inspect.isgenerator(value):
+                value = list(value)
+        except Exception as raised:
+            self.fail(raised)
+        if self._per_run:
+            _hook(instance, "teardown")()
+        return value
+
+    def fail(self, raised: Exception) -> None:
+        """Report what `end` raised, or that its result is none."""
+        statistics["failed_ends"] = statistics.get("failed_ends", 0) + 1
+        slot.log.error("`end` of a run failed, which has no result of it", exc_info=raised)
+
+    def save(self) -> bytes:
+        """Encode the state of all instances."""
+        states = {run: instance.save() for run, instance in self._made.items()}
+        return pack({"code": self._name(), "states": states})
+
+    def restore(self, data: bytes, runs: list[str]) -> bool:
+        """Take the states of the process before; false where they are of other code.
+
+        runs: those that have begun, as JSON.
+        """
+        known = unpack(data)
+        if known["code"] != self._name():
+            return False
+        if self._per_run:
+            self._runs = {json.loads(text)["id"]: slot._run_of(text) for text in runs}
+        for run, state in known["states"].items():
+            slot._own = self._runs.get(run)
+            instance = self._made[run] if run in self._made else self._make()
+            self._made[run] = instance
+            if instance.restore(state) is False:
+                return False
+        return True
+
+    def _name(self) -> str:
+        return f"{self._target.__qualname__}"
+
+    def _call_runs(self, messages: Any) -> list[Any]:
+        """Call the instances of the present runs."""
+        values = []
+        for run in self._present:
+            slot._own = self._runs[run]
+            value = self._called(self._made[run])(messages)
+            values.append(list(value) if inspect.isgenerator(value) else value)
+        return values
 
     def _called(self, call: Any) -> Callable[[Any], Any]:
         """How a slot calls it: with a message or a batch, or through `_gathered`."""
@@ -255,10 +448,12 @@ class Code:
 
     def close(self) -> None:
         """End it."""
-        self._hook("teardown")()
+        for instance in self._made.values():
+            _hook(instance, "teardown")()
 
-    def _hook(self, name: str) -> Callable[[], Any]:
-        return getattr(self._made, name, lambda: None)
+
+def _hook(instance: Any, name: str) -> Callable[..., Any]:
+    return getattr(instance, name, lambda *_: None)
 
 
 def _gathered(call: Callable[..., Any], batch: int | None, frames: Any) -> Any:

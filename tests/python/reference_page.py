@@ -25,6 +25,7 @@ def page() -> str:
         "result",
         "message",
         "finder",
+        "slot",
         "statistics",
         "Data",
         "Stream",

@@ -175,6 +175,8 @@ pub struct SlotJob {
     pub from: u64,
     /// How a message is given to one of several parts: by its origin.
     pub by_key: bool,
+    /// What its code keeps behind the messages that are answered, as it said itself with [`crate::Outputs::keep`].
+    pub kept: Vec<u64>,
     /// The processor that it is bound to.
     pub cpu: Option<u64>,
     /// Its code.
@@ -245,6 +247,7 @@ mod tests {
             live_bytes: 1 << 20,
             from: 7,
             by_key: true,
+            kept: vec![3, 1],
             cpu: None,
             code: SlotCode {
                 call: "mine.py:one".into(),

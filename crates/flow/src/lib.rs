@@ -39,7 +39,7 @@ pub use contract::source::{Outlet, Silence, Source, Step};
 pub use contract::worker::{Ended, Made, Stop, Waiting, Worker};
 pub use fault::{Fault, Interruption, Passes};
 pub use job::{LoadJob, SlotJob, WriterJob};
-pub use limits::SLOTS_MAX;
+pub use limits::{OF_WORKER, SLOTS_MAX};
 pub use runner::append::{Appender, Label};
 pub use runner::feed::{BYTES, Feed, FeedStep, hold, until_now};
 pub use runner::intake::{Intake, IntakeOptions};
@@ -47,5 +47,7 @@ pub use runner::merge::{INPUTS_MAX, Merge, MergeBy, MergeInput, MergeOptions, Ti
 pub use runner::native::{Native, misfit};
 pub use runner::relay::{Relay, RelayOptions};
 pub use runner::work::statistics::WorkerState;
-pub use runner::work::{Boundary, Overdue, Share, SlotEnd, SlotState, Work, WorkOptions, WorkerNow, kept};
+pub use runner::work::{
+    Boundary, CodeTraits, Overdue, Share, SlotEnd, SlotState, Work, WorkOptions, WorkerNow, inputs_of, kept,
+};
 pub use store::Identity;

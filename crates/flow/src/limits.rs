@@ -204,5 +204,12 @@ pub(crate) const KEPT_HOLES_MAX: usize = 64;
 /// Bits of the mark of a block that hold the number of an input: there are [`RELAY_INPUTS_MAX`].
 pub(crate) const MARK_INPUT_BITS: u32 = RELAY_INPUTS_MAX.ilog2();
 
+/// How long a block of code should take that saves its state with each answer, and the least time between two such
+/// blocks, ns: a latency that people hardly notice, and at most 20 states a second.
+pub(crate) const STATE_BLOCK_NS: u64 = 50_000_000;
+
+/// Row of the origin of an entry that is of no message: what is made of it has the worker as its origin.
+pub const OF_WORKER: u32 = u32::MAX;
+
 /// Rest of a near side that has nothing to send, ns: messages and acknowledgements wake it.
 pub(crate) const NEAR_REST: i64 = 1_000_000_000;

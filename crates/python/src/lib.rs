@@ -15,6 +15,7 @@ mod codec;
 mod cursor;
 mod fault;
 mod finder;
+mod hooks;
 mod limits;
 mod memory;
 mod message;

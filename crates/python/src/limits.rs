@@ -18,3 +18,14 @@ pub(crate) const SCRATCH_BYTES_KEPT_MAX: usize = 16 << 20;
 /// Bytes of a message from which on it is written into stream memory itself: below, room that begins on a line of the cache
 /// would waste more than the copy costs.
 pub(crate) const DIRECT_BYTES_MIN: usize = 4096;
+/// Earlier members of a run that code is given again at most, and for how long: beside the time that a call may take.
+pub(crate) const AGAIN_MAX: u64 = 65_536;
+pub(crate) const AGAIN_TIME: Duration = Duration::from_secs(10);
+/// Entries or messages read in one go.
+pub(crate) const READ: usize = 1024;
+/// Place of a state that there is not.
+pub(crate) const NO_PLACE: u64 = u64::MAX;
+/// The part of a slot's stream that a state may fill: that of the last answer, that of the next, and results.
+pub(crate) const STATE_SHARE: u64 = 8;
+/// The part of a slot's stream that results without an answer may fill, before the state is saved between two messages.
+pub(crate) const UNANSWERED_SHARE: u64 = 4;

@@ -8,7 +8,7 @@
 
 use crate::memory::bytes_of_buffer;
 use crate::message::Message;
-use flow::{Ended, Made, Outputs, Stop};
+use flow::{Ended, Fault, Made, Outputs, Stop};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -29,6 +29,12 @@ pub(crate) enum Undone {
 impl From<PyErr> for Undone {
     fn from(raised: PyErr) -> Self {
         Self::Raised(raised)
+    }
+}
+
+impl From<Fault> for Undone {
+    fn from(fault: Fault) -> Self {
+        Self::Stop(fault.into())
     }
 }
 
@@ -117,6 +123,16 @@ impl Results {
         walk(call, value, 0, &mut |row, leaf| self.push(call, row, &leaf, out))?;
         out.done(of);
         Ok(())
+    }
+
+    /// Appends what user code returned where it was called with no message: `call` has one in its place.
+    pub(crate) fn give_own(
+        &mut self,
+        call: &Call<'_>,
+        value: &Bound<'_, PyAny>,
+        out: &mut Outputs<'_>,
+    ) -> Result<(), Undone> {
+        walk(call, value, 0, &mut |row, leaf| self.push(call, row, &leaf, out))
     }
 
     /// Results of several messages stand in the order of these, whatever the order in which they were returned.

@@ -10,11 +10,13 @@ use crate::batch::Batch;
 use crate::block::Block;
 use crate::fault;
 use crate::finder::Finding;
+use crate::hooks::{Hooks, Wishes};
 use crate::owned::{Ours, pinned};
 use crate::results::{Call, Results, Undone};
-use flow::{Data, Fault, Outputs, Slot, SlotJob, Stepped, Stop};
+use flow::{Data, Fault, Outputs, RunsView, Slot, SlotJob, Stepped, Stop};
 use pyo3::prelude::*;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Longest sleep without a look at whether it is to end.
@@ -26,6 +28,28 @@ pub(crate) struct PySlot {
     slot: Ours<Slot>,
     data: Data,
     job: SlotJob,
+    present: PresentRun,
+}
+
+/// The message at hand, and the run to which it belongs: for `beamport.slot.run`.
+#[pyclass(module = "beamport._core", name = "_PresentRun", frozen)]
+#[derive(Clone)]
+pub(crate) struct PresentRun {
+    /// Source time of the message, ns since 1970 UTC.
+    time: Arc<AtomicI64>,
+    runs: Arc<Mutex<RunsView>>,
+}
+
+#[pymethods]
+impl PresentRun {
+    /// The run to which the message at hand belongs, of several the one that began last, as JSON; none outside of runs.
+    fn read(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        let time = self.time.load(Ordering::Relaxed);
+        let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = runs.refresh().map_err(|fault| fault::error(py, fault))?;
+        let newest = all.iter().filter(|run| run.holds(time)).max_by_key(|run| run.start);
+        Ok(newest.and_then(|run| serde_json::to_string(run).ok()))
+    }
 }
 
 #[pymethods]
@@ -37,33 +61,41 @@ impl PySlot {
             .map_err(|e| fault::error(py, Fault::new("only `beamport up` starts slots", e)))?;
         let data = Data::on_disk(&job.data);
         let slot = Slot::of_job(&data, &job).map_err(|e| fault::error(py, e))?;
-        Ok(Self { slot: Ours::new(slot), data, job })
+        let runs = Arc::new(Mutex::new(RunsView::early(&data)));
+        let present = PresentRun { time: Arc::new(AtomicI64::new(i64::MIN)), runs };
+        Ok(Self { slot: Ours::new(slot), data, job, present })
     }
 
-    /// Works until asked to end. `call` gets a message (with `batch` > 1 a `Batch` of at most that length); `configure`
-    /// new parameters as JSON text, and returns the new `call` or none; `statistics` returns JSON text.
-    fn run(
-        &mut self,
-        py: Python<'_>,
-        call: Py<PyAny>,
-        batch: usize,
-        configure: Py<PyAny>,
-        statistics: Py<PyAny>,
-    ) -> PyResult<()> {
-        let slot = &mut *self.slot;
+    /// Works until asked to end. `code` is a `beamport._worker.Code`; `statistics` returns JSON text.
+    fn run(&mut self, py: Python<'_>, code: Py<PyAny>, statistics: Py<PyAny>) -> PyResult<()> {
+        let bound = code.bind(py);
+        let (follows_runs, per_run, saves_state, is_class) = bound.getattr("wishes")?.extract()?;
+        let wishes = Wishes { follows_runs, per_run, saves_state, is_class };
+        let hooks = match is_class || follows_runs {
+            true => Some(Hooks::new(&self.data, &self.job, wishes).map_err(|fault| fault::error(py, fault))?),
+            false => None,
+        };
         let mut calling = Calling {
             stage: &self.job.stage,
-            call,
-            configure,
+            call: bound.getattr("call")?.unbind(),
+            batch: bound.getattr("batch")?.extract::<usize>()?.max(1),
+            code,
             statistics,
-            batch: batch.max(1),
+            hooks,
+            present: self.present.clone(),
             origins: Arc::new([]),
             results: Results::default(),
             raised: None,
         };
         // Behind what it made readers move on, or nobody: it waits as long as that takes.
-        let done = work(py, slot, &mut calling, true);
+        let done = work(py, &mut self.slot, &mut calling, true);
         done.map_err(|fault| fault.map_or_else(|raised| raised, |fault| calling.raised(py, fault)))
+    }
+
+    /// The run to which the message at hand belongs, the one that began last, as JSON; none outside of runs.
+    #[getter]
+    fn runs(&self) -> PresentRun {
+        self.present.clone()
     }
 
     /// The same for a finder of groups. `make` gets parameters as JSON text, and returns what is to be called and how
@@ -113,10 +145,14 @@ fn work(
 /// User code as a worker.
 struct Calling<'s> {
     stage: &'s str,
+    /// A `beamport._worker.Code`, and what is to be called of it.
+    code: Py<PyAny>,
     call: Py<PyAny>,
-    configure: Py<PyAny>,
     statistics: Py<PyAny>,
     batch: usize,
+    /// None for code that neither follows runs nor keeps anything.
+    hooks: Option<Hooks>,
+    present: PresentRun,
     origins: Arc<[Arc<str>]>,
     results: Results,
     /// The exception that ends the slot.
@@ -141,8 +177,44 @@ impl flow::Worker for Calling<'_> {
         let before = wanted.first().map_or(0, |at| messages[*at].sequence.saturating_sub(out.block_first()));
         let rest = self.batch - (before % self.batch as u64) as usize;
         let (head, tail) = wanted.split_at(rest.min(wanted.len()));
-        let mut all = std::iter::once(head).chain(tail.chunks(self.batch));
-        Python::attach(|py| all.try_for_each(|rows| self.rows(py, &block, &messages, rows, out)))
+        let all = std::iter::once(head).chain(tail.chunks(self.batch));
+        Python::attach(|py| {
+            self.with_hooks(py, |hooks, code| hooks.prepare(code, out))?;
+            for rows in all {
+                let mut rest = rows;
+                while !rest.is_empty() {
+                    // Messages of different runs are not given together.
+                    let (these, others) = rest.split_at(self.of_same_runs(&messages, rest));
+                    rest = others;
+                    self.rows(py, &block, &messages, these, out)?;
+                    self.with_hooks(py, |hooks, code| hooks.relieve(code, out))?;
+                }
+            }
+            self.with_hooks(py, |hooks, code| hooks.save(code, out, false))
+        })
+    }
+
+    fn pass_time(&mut self, time: i64, out: &mut Outputs<'_>) -> Result<(), Stop> {
+        Python::attach(|py| {
+            self.with_hooks(py, |hooks, code| hooks.prepare(code, out))?;
+            let Some(hooks) = &mut self.hooks else { return Ok(()) };
+            let (code, number) = (self.code.bind(py), out.next());
+            let results =
+                hooks.pass_time(code, time, number).map_err(|raised| stopped(&mut self.raised, self.stage, raised))?;
+            for (entry, value) in results {
+                let message = store::Message { sequence: number, entry: &entry, payload: &[] };
+                let call = Call { messages: &[message], rows: &[0] };
+                match self.results.give_own(&call, &value, out) {
+                    Ok(()) => {}
+                    Err(Undone::Stop(stop)) => return Err(stop),
+                    Err(Undone::Raised(raised)) => {
+                        code.call_method1("fail", (raised,))
+                            .map_err(|raised| stopped(&mut self.raised, self.stage, raised))?;
+                    }
+                }
+            }
+            self.with_hooks(py, |hooks, code| hooks.save(code, out, true))
+        })
     }
 
     fn looks_at_payloads(&self) -> bool {
@@ -150,12 +222,15 @@ impl flow::Worker for Calling<'_> {
     }
 
     fn keeps(&self) -> bool {
-        false
+        self.hooks.as_ref().is_some_and(Hooks::keeps)
     }
 
     fn configure(&mut self, parameters: &str) -> Result<(), Fault> {
-        Python::attach(|py| match self.configure.call1(py, (parameters,)) {
-            Ok(call) if call.is_none(py) => Ok(()),
+        let changed = |py: Python<'_>| {
+            self.code.call_method1(py, "change", (parameters,))?;
+            self.code.getattr(py, "call")
+        };
+        Python::attach(|py| match changed(py) {
             Ok(call) => {
                 self.call = call;
                 Ok(())
@@ -180,6 +255,57 @@ impl Calling<'_> {
         self.raised.take().unwrap_or_else(|| fault::error(py, fault))
     }
 
+    /// Calls hooks where the code has any. An exception there ends the slot.
+    fn with_hooks(
+        &mut self,
+        py: Python<'_>,
+        call: impl FnOnce(&mut Hooks, &Bound<'_, PyAny>) -> Result<(), Undone>,
+    ) -> Result<(), Stop> {
+        let Some(hooks) = &mut self.hooks else { return Ok(()) };
+        match call(hooks, self.code.bind(py)) {
+            Ok(()) => Ok(()),
+            Err(Undone::Stop(stop)) => Err(stop),
+            Err(Undone::Raised(raised)) => Err(stopped(&mut self.raised, self.stage, raised)),
+        }
+    }
+
+    /// How many of these messages, from the first on, belong to the same runs.
+    fn of_same_runs(&mut self, messages: &[store::Message<'_>], rows: &[usize]) -> usize {
+        let Some(hooks) = self.hooks.as_mut().filter(|hooks| hooks.follows_runs()) else { return rows.len() };
+        let Some(first) = rows.first().map(|row| hooks.time(messages[*row].entry)) else { return 0 };
+        let runs = hooks.runs_at(first).to_vec();
+        let differs = |row: &usize| hooks.runs_at(hooks.time(messages[*row].entry)) != runs;
+        rows.iter().position(differs).unwrap_or(rows.len())
+    }
+
+    /// Calls the code with some messages, and appends its results.
+    fn called(
+        &mut self,
+        py: Python<'_>,
+        block: &Arc<Block>,
+        call: Call<'_>,
+        out: &mut Outputs<'_>,
+    ) -> Result<(), Undone> {
+        let Call { messages, rows } = call;
+        if let (Some(hooks), Some(first)) = (&mut self.hooks, rows.first().map(|row| &messages[*row])) {
+            let time = hooks.time(first.entry);
+            if !hooks.enter(self.code.bind(py), (time, first.sequence))? {
+                rows.iter().for_each(|row| out.filtered(&messages[*row]));
+                return Ok(());
+            }
+        }
+        let called = match (self.batch, rows.first()) {
+            (1, Some(row)) => match block.message(*row) {
+                Some(message) => self.call.call1(py, (message,)),
+                None => return Ok(()),
+            },
+            _ => self.call.call1(py, (Batch::new(Arc::new(block.part(rows))),)),
+        };
+        // One slot is enough for a message: a child that it forked comes no further.
+        store::end_if_forked();
+        self.results.give(&call, called?.bind(py), out)
+    }
+
     /// Gives some messages to the user's code, together where it accepts batches. A refused batch is tried in halves,
     /// so that one message does not take others with it.
     fn rows(
@@ -192,22 +318,14 @@ impl Calling<'_> {
     ) -> Result<(), Stop> {
         let (Some(&first), Some(&last)) = (rows.first(), rows.last()) else { return Ok(()) };
         out.begin(&messages[first]);
-        let called = match self.batch {
-            1 => block.message(last).map(|message| self.call.call1(py, (message,))),
-            _ => Some(self.call.call1(py, (Batch::new(Arc::new(block.part(rows))),))),
-        };
-        // One slot is enough for a message: a child that it forked comes no further.
-        store::end_if_forked();
-        let call = Call { messages, rows };
-        let given = match called {
-            Some(Ok(value)) => self.results.give(&call, value.bind(py), out),
-            Some(Err(raised)) => Err(raised.into()),
-            None => Ok(()),
-        };
+        self.present.time.store(messages[last].entry.source_time, Ordering::Relaxed);
+        let given = self.called(py, block, Call { messages, rows }, out);
         match given {
             Ok(()) => Ok(()),
             Err(Undone::Stop(stop)) => Err(stop),
             Err(Undone::Raised(_)) if rows.len() > 1 => {
+                // The next answer speaks of all messages before these.
+                self.with_hooks(py, |hooks, code| hooks.save(code, out, false))?;
                 out.undo()?;
                 let (low, high) = rows.split_at(rows.len() / 2);
                 self.rows(py, block, messages, low, out)?;
@@ -216,6 +334,13 @@ impl Calling<'_> {
             Err(Undone::Raised(raised)) => out.aside(&messages[last], "error", &traceback(py, &raised)),
         }
     }
+}
+
+/// The fault of an exception that ends a slot, which is kept for the caller.
+fn stopped(kept: &mut Option<PyErr>, stage: &str, raised: PyErr) -> Stop {
+    let fault = Fault::new(format!("a slot of worker `{stage}` ends"), &raised);
+    *kept = Some(raised);
+    fault.into()
 }
 
 /// The traceback as Python prints it.

@@ -22,14 +22,15 @@
 //! Messages that cannot be counted are set aside: `schema`, `unreadable`, `pixels` (it has none, and the bins ask for
 //! them).
 
+use super::places::StatePlaces;
 use super::span::Span;
 use super::{said, unreadable};
 use flow::edge::{Needs, Sends, WorkerKind, WorkerPlace, WorkerPlan};
 use flow::{Data, Fault, Made, Outputs, Stop, Worker, slot_stream, stream_fault};
 use settings::{Key, Refused, Section, Take, key};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use store::{Batch, Entry, Error, Kind, Message, ReadOptions, Reader};
+use store::{Batch, Entry, Error, Message, ReadOptions, Reader};
 use toml_edit::Item;
 use wire::DType;
 use wire::da00::Variable;
@@ -194,29 +195,17 @@ struct Counts {
     outside: i64,
 }
 
-/// An array that may be needed again.
-struct Kept {
-    /// Its place in the slot's stream, or before it.
-    at: u64,
-    /// All messages of the input below are in it.
-    next: u64,
-}
-
 /// A histogram at work.
 struct Histogram {
     data: Data,
-    stage: String,
     stream: String,
-    input: String,
     plan: Plan,
     edges: Vec<f64>,
     counts: Counts,
     /// The next message of the input that is to be counted; none: what was counted must be looked for.
     next: Option<u64>,
     /// Holds the arrays that are needed.
-    hold: Option<Reader>,
-    beside: Option<Reader>,
-    kept: VecDeque<Kept>,
+    places: Option<StatePlaces>,
     bytes: Vec<u8>,
     said: BTreeMap<&'static str, u64>,
 }
@@ -225,29 +214,22 @@ impl Histogram {
     fn new(place: &WorkerPlace, plan: Plan) -> Result<Self, Fault> {
         let WorkerPlace { data, stage, slot, .. } = place;
         let stream = slot_stream(stage, *slot);
-        let mut hold = None;
-        if plan.since_start {
-            let name = format!("keeps {stage}");
-            hold = Some(
-                data.reader(&stream, ReadOptions { name, kind: Kind::Counted, early: true, ..Default::default() })?,
-            );
-        }
+        let places = match plan.since_start {
+            true => Some(StatePlaces::open(data, stage, *slot, place.input())?),
+            false => None,
+        };
         let cells = plan.cells().unwrap_or(0);
         let edges = plan.time.map_or_else(Vec::new, |(from, to, bins)| {
             (0..=bins).map(|i| (from * bins + i * (to - from)) as f64 / bins as f64).collect()
         });
         Ok(Self {
             data: data.clone(),
-            stage: stage.clone(),
             stream,
-            input: place.input().to_owned(),
             edges,
             counts: Counts { cells: vec![0; cells], outside: 0 },
             plan,
             next: None,
-            hold,
-            beside: None,
-            kept: VecDeque::new(),
+            places,
             bytes: Vec::new(),
             said: BTreeMap::new(),
         })
@@ -355,8 +337,9 @@ impl Histogram {
             }
             None => 0,
         };
-        self.kept.retain(|kept| kept.next <= before);
-        self.kept.push_back(Kept { at, next: before });
+        if let Some(places) = &mut self.places {
+            places.restart(at, before);
+        }
         Ok(())
     }
 
@@ -413,23 +396,6 @@ impl Histogram {
         Ok(newest.map(|(_, at, bytes)| (at, bytes)))
     }
 
-    /// Releases the arrays before the newest that is committed in full: nothing reads them again.
-    fn release(&mut self) {
-        let Some(hold) = &self.hold else { return };
-        if self.beside.is_none() {
-            self.beside = self.data.reader_early(&self.input).ok();
-        }
-        let Some(input) = &self.beside else { return };
-        let runner = input.pins().readers().into_iter().find(|r| r.name == self.stage);
-        let committed = runner.map_or(0, |r| r.committed);
-        while self.kept.get(1).is_some_and(|kept| kept.next <= committed) {
-            self.kept.pop_front();
-        }
-        if let Some(kept) = self.kept.front() {
-            hold.commit(kept.at);
-        }
-    }
-
     /// Says all that was counted, as what was made of a message.
     fn tell(&mut self, message: &Message<'_>, out: &mut Outputs<'_>) -> Result<(), Stop> {
         self.array(message.entry.source_time, out.maker())?;
@@ -439,7 +405,9 @@ impl Histogram {
             self.next = None;
             return Err(stop);
         }
-        self.kept.push_back(Kept { at, next: message.sequence + 1 });
+        if let Some(places) = &mut self.places {
+            places.push(at, message.sequence + 1);
+        }
         Ok(())
     }
 
@@ -449,7 +417,9 @@ impl Histogram {
         if self.next.is_none_or(|next| next > from) {
             self.find(&out.input(), from)?;
         }
-        self.release();
+        if let Some(places) = &mut self.places {
+            places.release();
+        }
         let mut last: Option<Message<'_>> = None;
         for message in batch.iter().filter(|message| message.sequence >= from) {
             if last.is_none() {

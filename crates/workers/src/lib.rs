@@ -16,6 +16,7 @@ mod filter;
 mod groups;
 mod histogram;
 mod limits;
+mod places;
 mod span;
 mod tiles;
 
@@ -24,6 +25,7 @@ pub use copy::COPY;
 pub use filter::FILTER;
 pub use groups::{Finder, Found, GROUPS, Grouping, Pending};
 pub use histogram::HISTOGRAM;
+pub use places::StatePlaces;
 pub use tiles::{SPLIT, STITCH};
 
 use std::collections::BTreeMap;

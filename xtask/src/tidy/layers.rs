@@ -80,7 +80,7 @@ const CRATES: [Layers; 17] = [
     Layers {
         krate: "workers",
         layers: &[
-            &["again", "copy", "expression", "limits", "span"],
+            &["again", "copy", "expression", "limits", "places", "span"],
             &["beside", "groups", "histogram", "tiles"],
             &["attach", "filter"],
         ],
@@ -212,7 +212,8 @@ const CRATES: [Layers; 17] = [
             &["numpy"],
             &["codec", "message"],
             &["batch", "named", "results"],
-            &["cursor", "worker"],
+            &["cursor", "hooks"],
+            &["worker"],
             &["stream"],
             &["append"],
         ],

@@ -10,7 +10,8 @@ use super::stage::StageHandle;
 use super::workers::{self, Declared};
 use crate::file::WorkerSection;
 use flow::ledger::Row;
-use flow::{Data, Fault, Intake, IntakeOptions, Source, Step, WorkerState, stream_fault};
+use flow::records::Run;
+use flow::{Data, Fault, Intake, IntakeOptions, RunKeeper, Source, Step, WorkOptions, WorkerState, stream_fault};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,6 +33,8 @@ pub struct Passing<'a> {
     pub data: &'a Data,
     /// The code, and how it runs: one input.
     pub section: &'a WorkerSection,
+    /// The run, which code that follows runs sees as it did live.
+    pub run: &'a Run,
     /// The declaration of the code.
     pub declared: Declared,
     /// The source of the input, and how its stream is kept.
@@ -52,17 +55,16 @@ pub fn pass(
     see: &mut dyn FnMut(&store::Message<'_>),
     goes_on: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Row, Fault> {
-    let Passing { data, section, declared, source: (source, options) } = passing;
-    let inputs = &section.inputs.value;
+    let Passing { data, section, run, declared, source: (source, options) } = passing;
     let stage = section.name.as_str();
     let fault = |e| stream_fault(stage, e);
-    let input = inputs.first().ok_or_else(|| Fault::new(format!("worker `{stage}` has no input"), ""))?;
+    let input = section.inputs.value.first().ok_or_else(|| Fault::new(format!("worker `{stage}` has no input"), ""))?;
     let mut intake = Intake::start(data, input, source, &options, data.media.now())?;
+    begin(data, run, &declared)?;
     let handle = StageHandle::default();
     handle.publish_view((&intake).into());
     let stop = Arc::new(AtomicBool::new(false));
-    let mut work = workers::options(section);
-    work.batch = declared.batch;
+    let work = WorkOptions { code_traits: declared.traits, ..workers::options(section) };
     let mut worker = workers::start(data, section, work, (vec![handle.clone()], Vec::new()), &stop)?;
     let played = (|| {
         // Nothing comes before the worker stands in the input, and we in the output: all that comes waits for both.
@@ -74,7 +76,7 @@ pub fn pass(
         }
         let place = ReadOptions { name: "replay".into(), kind: Kind::Counted, early: true, ..ReadOptions::default() };
         let mut output = data.reader(stage, place)?;
-        let mut deaths = Deaths::new(section, declared.batch);
+        let mut deaths = Deaths::new(section, declared.traits.batch);
         loop {
             let now = data.media.now();
             let step = if intake.ended() { Step::Ended } else { intake.step(now)? };
@@ -114,6 +116,16 @@ pub fn pass(
     played?;
     let row = flow::ledger::stage(data, stage)?.pop();
     row.ok_or_else(|| Fault::new(format!("worker `{stage}` has no account"), "it has committed nothing"))
+}
+
+/// Begins a run as it was live, for code that follows runs.
+fn begin(data: &Data, run: &Run, declared: &Declared) -> Result<(), Fault> {
+    if !declared.traits.follows_runs {
+        return Ok(());
+    }
+    let mut runs = RunKeeper::open(data)?;
+    runs.set_instrument(&run.instrument);
+    runs.begin(&run.name, run.start, run.stops(), Duration::ZERO, &run.metadata, data.media.now()).map(drop)
 }
 
 /// How often slots died since a message was done.

@@ -10,7 +10,7 @@ use super::cutover::CutOver;
 use super::stage::{self, NAP, StageHandle, StageThread, What, ns};
 use crate::file::{Code, Order, WorkerSection};
 use flow::job::{CodeCopy, SlotCode};
-use flow::{Data, Fault, LoadJob, Overdue, Passes, SlotEnd, SlotJob, UpstreamState, Work, WorkOptions};
+use flow::{CodeTraits, Data, Fault, LoadJob, Overdue, Passes, SlotEnd, SlotJob, UpstreamState, Work, WorkOptions};
 use serde::Serialize;
 use serde_json::{Value, json};
 use settings::units::duration_text;
@@ -45,7 +45,7 @@ pub(super) fn options(section: &WorkerSection) -> WorkOptions {
         set: u32::try_from(section.set.value).unwrap_or(1),
         turn: section.turn.value,
         // Code of the user says it.
-        batch: u64::from(!section.is_python()),
+        code_traits: CodeTraits { batch: u64::from(!section.is_python()), ..CodeTraits::default() },
         keep_order: section.order.value == Order::Keep,
         time_max: ns(section.time_max.value),
         first_time_max: section.first_time_max.as_ref().map_or(0, |first| ns(first.value)),
@@ -97,7 +97,7 @@ fn run(
     let mut promised = Vec::new();
     let mut cutting: Option<CutOver> = None;
     let mut asking: Option<Asking> = None;
-    let mut declaring = (options.batch == 0).then(|| slots.ask_batch(stop));
+    let mut declaring = (options.code_traits.batch == 0).then(|| slots.ask_code(stop));
     loop {
         while cutting.is_none()
             && asking.is_none()
@@ -124,10 +124,10 @@ fn run(
                 Ok(answer) => promised.push((work.change(), asked.answer, answer)),
                 Err(fault) => drop(asked.answer.send(Err(fault))),
             }
-            declaring = Some(slots.ask_batch(stop));
+            declaring = Some(slots.ask_code(stop));
         }
-        if let Some(batch) = declaring.as_ref().and_then(|declaring| declaring.try_recv().ok()) {
-            work.set_batch(batch);
+        if let Some(said) = declaring.as_ref().and_then(|declaring| declaring.try_recv().ok()) {
+            slots.learn(&mut work, said);
             declaring = None;
         }
         // An answer must hold after a restart too: it waits until the change is safe.
@@ -153,7 +153,7 @@ fn run(
         };
         if is_done {
             cutting = None;
-            declaring = Some(slots.ask_batch(stop));
+            declaring = Some(slots.ask_code(stop));
             handle.runs(slots.section.code().to_json());
         }
         let starts = until.is_none() && cutting.as_ref().is_none_or(|cutting| cutting.starts(&slots));
@@ -234,13 +234,18 @@ pub(super) struct Slots<'a> {
     compared: Instant,
     /// The parameters of now.
     parameters: Value,
+    /// Why its code needs one slot, if it does.
+    alone: Option<String>,
+    /// Why its code gets no message.
+    refused: Option<Fault>,
 }
 
 impl<'a> Slots<'a> {
     fn new(data: &'a Data, section: WorkerSection, options: &'a WorkOptions, copies: &'a mut Copies) -> Self {
         let parameters = section.parameters.0.clone();
         let now = Instant::now();
-        Self { data, section, options, copies, running: Vec::new(), looked: now - NAP, compared: now, parameters }
+        let (running, looked, compared) = (Vec::new(), now - NAP, now);
+        Self { data, section, options, copies, running, looked, compared, parameters, alone: None, refused: None }
     }
 
     /// Takes code and parameters of now, and copies the files of that code: all slots load the copy.
@@ -263,9 +268,10 @@ impl<'a> Slots<'a> {
         if let Some(code) = Code::from_json(work.code()) {
             self.section.take_code(&code);
         }
-        // Messages that earlier code held would be held for ever.
+        // Messages that earlier code held would be held for ever. Slots of user code do that themselves.
         match self.section.alone(&self.parameters) {
             Some(_) => Ok(()),
+            None if !self.section.is_native() => Ok(()),
             None => work.release_earlier(&self.section.side_inputs),
         }
     }
@@ -306,7 +312,7 @@ impl<'a> Slots<'a> {
 
     /// Why slots answer nothing.
     fn trouble(&self) -> Option<Fault> {
-        self.running.iter().find_map(|running| running.trouble.clone())
+        self.refused.clone().or_else(|| self.running.iter().find_map(|running| running.trouble.clone()))
     }
 
     /// True while any lives.
@@ -338,17 +344,25 @@ impl<'a> Slots<'a> {
         said
     }
 
-    /// Asks the code how many messages it takes together, in a thread. For code that cannot be loaded the answer is
-    /// one: its slots say why.
-    fn ask_batch(&self, stop: &Arc<AtomicBool>) -> Receiver<u64> {
+    /// Asks the code what it declares, in a thread.
+    fn ask_code(&self, stop: &Arc<AtomicBool>) -> Receiver<Result<Declared, Fault>> {
         let (tell, said) = channel();
         let (mut section, stop, data) = (self.section.clone(), stop.clone(), self.data.folder.clone());
         section.parameters.value.0 = self.parameters.clone();
         std::thread::spawn(move || {
-            let said = declared(&data, &section, false, &|| stop.load(Ordering::Relaxed));
-            let _ = tell.send(said.map_or(1, |declared| declared.batch));
+            let _ = tell.send(declared(&data, &section, false, &|| stop.load(Ordering::Relaxed)));
         });
         said
+    }
+
+    /// Passes on what the code declares. For code that cannot be loaded that is nothing: its slots say why.
+    fn learn(&mut self, work: &mut Work, said: Result<Declared, Fault>) {
+        let declared = said.unwrap_or_default();
+        self.refused = misplaced(&self.section, work.slots(), &declared);
+        self.alone = declared.alone;
+        if self.refused.is_none() {
+            work.declare(declared.traits);
+        }
     }
 
     /// Changes parameters and the number of slots; the answer is how they are now.
@@ -361,6 +375,10 @@ impl<'a> Slots<'a> {
         let parameters = changed_parameters(work, changed);
         let slots = count.unwrap_or(work.slots());
         self.section.check_change(&parameters, slots)?;
+        if let Some(why) = self.alone.as_ref().filter(|_| slots > 1) {
+            let what = format!("cannot configure worker `{}`", self.section.name);
+            return Err(Fault::new(what, why).hint("keep one slot"));
+        }
         if let Some(slots) = count.filter(|slots| *slots != work.slots()) {
             let before = work.slots();
             work.set_slots(slots)?;
@@ -434,7 +452,9 @@ impl<'a> Slots<'a> {
 
     /// Starts the process of a slot that has none.
     fn start(&mut self, work: &mut Work, number: u32) -> Result<(), Fault> {
-        let job = self.job(number, work.ready(number, 0));
+        let from = work.ready(number, 0);
+        let kept = if self.section.is_native() { Vec::new() } else { work.kept() };
+        let job = SlotJob { kept, ..self.job(number, from) };
         let running = &mut self.running[number as usize];
         match spawn(&self.section, &job) {
             Ok(child) => {
@@ -461,6 +481,7 @@ impl<'a> Slots<'a> {
             live_bytes: self.options.slot_live_bytes,
             from,
             by_key: self.options.share == flow::Share::Key,
+            kept: Vec::new(),
             cpu: pick(&self.section.cpus.0, number),
             code: code_of(&self.section, &self.data.folder, &self.section.call.value, self.parameters.clone()),
         }
@@ -585,12 +606,26 @@ fn interpreted(section: &WorkerSection) -> String {
 }
 
 /// The declaration of a worker's code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Declared {
-    /// Messages that it takes together.
-    pub batch: u64,
+    /// Of interest to the runner.
+    pub traits: CodeTraits,
     /// Its output follows from the message and the parameters alone.
     pub is_pure: bool,
+    /// Why it needs one slot and one input, if it does.
+    pub alone: Option<String>,
+}
+
+/// Why user code cannot work with so many slots, or with its inputs.
+fn misplaced(section: &WorkerSection, slots: u32, declared: &Declared) -> Option<Fault> {
+    let why = declared.alone.as_ref()?;
+    let hint = match (slots, section.inputs.len(), &section.hosts) {
+        (_, _, Some(_)) => "write `host` instead of `hosts`, and `slots = 1`",
+        (2.., _, _) => "write `slots = 1`, or remove `slots`",
+        (_, 2.., _) => "merge the streams first: `[merge.NAME]`",
+        _ => return None,
+    };
+    Some(Fault::new(format!("worker `{}` needs one slot and one input", section.name), why).hint(hint))
 }
 
 /// Asks a section's code what it declares, which says also whether it can be loaded and takes the parameters: when it is
@@ -604,11 +639,22 @@ pub(super) fn declared(
     if section.is_native() {
         // One that keeps something between messages says so by being alone.
         let plan = section.ready_made().and_then(|kind| kind.plan(&section.parameters.0).ok());
-        return Ok(Declared { batch: 1, is_pure: plan.is_some_and(|plan| plan.needs().alone.is_none()) });
+        let traits = CodeTraits { batch: 1, ..CodeTraits::default() };
+        let is_pure = plan.is_some_and(|plan| plan.needs().alone.is_none());
+        return Ok(Declared { traits, is_pure, alone: None });
     }
-    let said = load((data, section), changes, (LOAD, ends))?;
-    match (said["batch"].as_u64(), said["pure"].as_bool()) {
-        (Some(batch), Some(is_pure)) => Ok(Declared { batch, is_pure }),
+    declared_of(section, &load((data, section), changes, (LOAD, ends))?)
+}
+
+/// The declaration of Python code, from its answer.
+fn declared_of(section: &WorkerSection, said: &Value) -> Result<Declared, Fault> {
+    let flag = |name: &str| said[name].as_bool();
+    match (said["batch"].as_u64(), flag("pure"), flag("follows_runs"), flag("saves_state")) {
+        (Some(batch), Some(is_pure), Some(follows_runs), Some(saves_state)) => Ok(Declared {
+            traits: CodeTraits { batch, follows_runs, saves_state },
+            is_pure,
+            alone: said["alone"].as_str().map(str::to_owned),
+        }),
         _ => Err(Fault::new(cannot_load(section), "its interpreter has another version of beamport")
             .hint("install both from the same source: `pip install .`")),
     }
@@ -618,7 +664,14 @@ pub(super) fn declared(
 /// The fault is [`Passes::Soon`] where loading takes longer than `patience`.
 pub fn check_code(section: &WorkerSection, patience: Duration) -> Result<(), Fault> {
     match section.is_python() {
-        true => load((Path::new(""), section), false, (patience, &|| false)).map(drop),
+        true => {
+            let said = load((Path::new(""), section), false, (patience, &|| false))?;
+            if section.is_native() {
+                return Ok(());
+            }
+            let slots = u32::try_from(section.slots.value).unwrap_or(1);
+            misplaced(section, slots, &declared_of(section, &said)?).map_or(Ok(()), Err)
+        }
         false => Ok(()),
     }
 }

@@ -17,7 +17,7 @@ use crate::mover::{self, Declared, Passing};
 use crate::{limits, room};
 use flow::ledger::Row;
 use flow::records::Run;
-use flow::{Data, Fault, IntakeOptions, Share, Source, aside_of};
+use flow::{Data, Fault, IntakeOptions, Share, aside_of};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use std::any::Any;
@@ -155,10 +155,12 @@ pub(super) fn run(
     }
     let declared = Passing::declared(&section, &|| signals.yes())?;
     let source = super::replay::source(from, &run.name, &input, asked.speed);
-    let options = kept(from, &run, &members, &section, declared)?;
+    let options = kept(from, &run, &members, &section, &declared)?;
+    let is_pure = declared.is_pure;
     let place = Workspace::new(asked, &section.name, &input)?;
     let began = Instant::now();
-    let (sha256, made, row) = pass((&place.data, &section), declared, (source, options), &members, &signals, err)?;
+    let passing = Passing { data: &place.data, section: &section, run: &run, declared, source: (source, options) };
+    let (sha256, made, row) = pass(passing, &members, &signals, err)?;
     let took = i64::try_from(began.elapsed().as_nanos()).unwrap_or(i64::MAX);
     let mut lost = row.lost.clone();
     // Those of the run that were not brought: none, but for a defect of the source.
@@ -175,7 +177,7 @@ pub(super) fn run(
         lost,
         made,
         sha256,
-        is_pure: declared.is_pure,
+        is_pure,
         took,
         row,
     };
@@ -326,10 +328,10 @@ fn kept(
     run: &Run,
     members: &Members,
     section: &WorkerSection,
-    declared: Declared,
+    declared: &Declared,
 ) -> Result<IntakeOptions, Fault> {
     let largest = members::largest(from, run, &members.stream)?;
-    let live = (largest + BESIDE).saturating_mul(declared.batch).saturating_mul(BATCHES).max(LIVE_BYTES);
+    let live = (largest + BESIDE).saturating_mul(declared.traits.batch).saturating_mul(BATCHES).max(LIVE_BYTES);
     let slots = section.slot_live.0.saturating_mul(section.slots.value);
     let needed = live.saturating_add(slots).saturating_add(section.output.live.0);
     if let Some(free) = room::free().filter(|free| needed > *free) {
@@ -344,9 +346,7 @@ fn kept(
 
 /// Lets all of it pass; the hash, the number of messages that were made, and the account.
 fn pass(
-    (data, section): (&Data, &WorkerSection),
-    declared: Declared,
-    source: (Box<dyn Source>, IntakeOptions),
+    passing: Passing<'_>,
     members: &Members,
     signals: &Asked,
     err: &mut dyn Write,
@@ -360,7 +360,7 @@ fn pass(
         progress.draw(err, &members.stream, taken, members.messages);
         !signals.yes()
     };
-    let passed = mover::pass(Passing { data, section, declared, source }, &mut see, &mut goes_on);
+    let passed = mover::pass(passing, &mut see, &mut goes_on);
     progress.clear(err);
     Ok((store::hex(&sha.finalize()), made, passed?))
 }

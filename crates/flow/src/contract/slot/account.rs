@@ -30,6 +30,9 @@ pub(super) struct Account {
     /// The state that user code keeps, as last reported, and the messages that wait.
     pub(super) kept: Vec<u64>,
     pub(super) waiting: Waiting,
+    /// Bytes that were pushed for the messages, and answers come where the code says only.
+    pub(super) bytes: u64,
+    pub(super) has_state: bool,
     /// Pushed for messages that have no end yet.
     pub(super) open: u32,
     /// More than one message, or none, was made of one.
@@ -76,8 +79,19 @@ impl Account {
         aside.clear();
         // It says itself behind which message: it stays true.
         let (kept, waiting) = (std::mem::take(&mut self.kept), self.waiting);
-        let began = clock;
-        *self = Self { first, next: first, output_first, outputs, aside, kept, waiting, began, ..Self::default() };
+        let (began, has_state) = (clock, self.has_state);
+        *self = Self {
+            first,
+            next: first,
+            output_first,
+            outputs,
+            aside,
+            kept,
+            waiting,
+            began,
+            has_state,
+            ..Self::default()
+        };
     }
 
     /// Reports the part of a task that was done since the last answer, and restarts behind it. False if there is no

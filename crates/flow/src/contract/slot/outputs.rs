@@ -2,15 +2,19 @@
 
 use super::account::{ASIDE_ROW_MAX, Account, AsideRow, pushed};
 use super::input::NOWHERE;
-use super::task::{COPY, FILTERED, MORE, SAME, Task, WAITS};
+use super::task::{COPY, FILTERED, MORE, SAME, STATE, Task, WAITS};
 use crate::aside::Unhandled;
 use crate::data::stream_fault;
+use crate::limits::OF_WORKER;
 use crate::worker::{Ended, Made, Stop, Waiting};
 use crate::{Fault, Pushed};
-use store::{Batch, Entry, Error, Message, Meta, Reader, Writer};
+use store::{Batch, Entry, Error, Message, Meta, Reader, SchemaId, Writer};
 
 /// Bytes of a reason's text: a traceback of a deep recursion is of no more use.
 const TEXT_BYTES_MAX: usize = 16 << 10;
+
+/// Offers a message to the writer; `None`: it offers none after all.
+type Offer<'o> = dyn FnMut(&mut Writer, &Meta) -> Result<Option<Pushed>, Stop> + 'o;
 
 /// Where user code puts what it makes of a message.
 pub struct Outputs<'a> {
@@ -87,8 +91,12 @@ impl Outputs<'_> {
         self.maker
     }
 
-    /// Appends a message made of `of`, whose origin it has. `parts` are its payload, one behind the other.
+    /// Appends a message made of `of`, whose origin it has; with [`OF_WORKER`] as its row, the worker.
+    /// `parts` are its payload, one behind the other.
     pub fn push(&mut self, of: &Entry, made: &Made, parts: &[&[u8]]) -> Result<(), Stop> {
+        if of.origin == OF_WORKER {
+            return self.push_own(made, parts);
+        }
         let origin = self.origin(of.origin)?;
         self.append(origin, made, parts)
     }
@@ -133,6 +141,7 @@ impl Outputs<'_> {
     }
 
     fn append(&mut self, origin: u32, made: &Made, parts: &[&[u8]]) -> Result<(), Stop> {
+        self.account.bytes += parts.iter().map(|part| part.len() as u64).sum::<u64>();
         self.append_by(origin, made, |writer, meta| Ok(Some(pushed(writer.push(meta, parts), writer)?)))
     }
 
@@ -148,17 +157,57 @@ impl Outputs<'_> {
             return Err(Fault::new("a worker cannot make messages of schema bpdn", "slots answer with them").into());
         }
         let meta = Meta { source_time, origin, origin_seq, schema, flags };
+        if self.offer(&meta, &mut offer)? {
+            self.account.open += 1;
+        }
+        Ok(())
+    }
+
+    /// Appends the state of the code behind all messages that have their end, and says so to the runner: the output
+    /// does not show it, and [`Outputs::keep`] names its place. Returns that place. Call it where nothing was pushed
+    /// since the last message ended. `spent`: the time that saving took, ns, which is not that of messages.
+    pub fn push_state(&mut self, bytes: &[u8], spent: i64) -> Result<u64, Stop> {
+        self.account.began += spent;
+        let origin = self.writer.origin(self.maker).map_err(|e| Stop::Fault(stream_fault(self.stage, e)))?;
+        let schema = SchemaId(STATE);
+        let meta = Meta { source_time: self.media.now(), origin, origin_seq: self.account.next, schema, flags: 0 };
+        let place = self.writer.next_sequence();
+        self.offer(&meta, &mut |writer, meta| Ok(Some(pushed(writer.push(meta, &[bytes]), writer)?)))?;
+        Ok(place)
+    }
+
+    /// From now on the slot answers where [`Outputs::answer`] is called, and at the end of a task: what the code keeps
+    /// goes with each answer.
+    pub fn answers_with_state(&mut self) {
+        self.account.has_state = true;
+    }
+
+    /// Answers for all messages that have their end. Without room for the answer it waits.
+    pub fn answer(&mut self) -> Result<(), Stop> {
+        while !self.account.answer(self.writer, self.task, self.media, self.bytes, MORE, "")? {
+            if !self.wait_for_room() {
+                return Err(Stop::Full);
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes that were pushed since the last answer.
+    #[must_use]
+    pub fn unanswered_bytes(&self) -> u64 {
+        self.account.bytes
+    }
+
+    /// Calls `offer` until there is room. False: it offers no message after all.
+    fn offer(&mut self, meta: &Meta, offer: &mut Offer<'_>) -> Result<bool, Stop> {
         loop {
-            let Some(pushed) = offer(self.writer, &meta)? else { return Ok(()) };
+            let Some(pushed) = offer(self.writer, meta)? else { return Ok(false) };
             match pushed {
-                Pushed::Taken => {
-                    self.account.open += 1;
-                    return Ok(());
-                }
+                Pushed::Taken => return Ok(true),
                 // A reader of the runner must see the new messages, or the view never releases those before them.
                 Pushed::Full => {
                     self.writer.publish();
-                    if self.account.next > self.account.first {
+                    if self.account.next > self.account.first && !self.account.has_state {
                         // An answer shows the runner what is done, so that its room can be freed.
                         self.account.answer(self.writer, self.task, self.media, self.bytes, MORE, "")?;
                     }
@@ -192,12 +241,7 @@ impl Outputs<'_> {
             return Ok(());
         }
         // Outputs stand in a row behind the last answer: this one ends the row.
-        while !self.account.answer(self.writer, self.task, self.media, self.bytes, MORE, "")? {
-            if !self.wait_for_room() {
-                return Err(Stop::Full);
-            }
-        }
-        Ok(())
+        self.answer()
     }
 
     /// While it waits no time is counted against the user code. False: do not try again.
@@ -362,6 +406,12 @@ impl Outputs<'_> {
     #[must_use]
     pub fn next(&self) -> u64 {
         self.from
+    }
+
+    /// Behind the last message that has its end.
+    #[must_use]
+    pub fn ended(&self) -> u64 {
+        self.account.next
     }
 
     /// The uuid of the input.

@@ -1,4 +1,5 @@
-//! Batches: blocks of exactly as many messages as user code takes together, counted from the last commit.
+//! Where runs begin and end, and batches: blocks of exactly as many messages as user code takes together, counted
+//! from the last commit.
 //!
 //! A batch is shorter where a run begins or ends, where the input ends, and where the input has no room for more:
 //! waiting would be for ever then. So code sees the same batches of a run live and in a replay. Messages that are too
@@ -15,12 +16,14 @@ pub(super) struct RunEdges {
     steps: u64,
     /// ns since 1970 UTC, in order.
     times: Vec<i64>,
+    /// Those of them at which runs end.
+    stops: Vec<i64>,
 }
 
 impl RunEdges {
     pub(super) fn new(data: &Data) -> Self {
         // A step that a power cut takes back has cut a batch short, and nothing else.
-        Self { runs: RunsView::early(data), steps: 0, times: Vec::new() }
+        Self { runs: RunsView::early(data), steps: 0, times: Vec::new(), stops: Vec::new() }
     }
 
     /// Reads new steps of runs. `looks`: it also looks for the stream of runs, where that was not there.
@@ -32,12 +35,26 @@ impl RunEdges {
         let steps = self.runs.steps();
         if steps != self.steps {
             self.steps = steps;
-            let edges = self.runs.runs().iter().flat_map(|run| [run.start, run.stop]);
-            self.times = edges.filter(|edge| *edge < i64::MAX).collect();
-            self.times.sort_unstable();
-            self.times.dedup();
+            let sorted = |edges: &mut dyn Iterator<Item = i64>| {
+                let mut times: Vec<i64> = edges.filter(|edge| *edge < i64::MAX).collect();
+                times.sort_unstable();
+                times.dedup();
+                times
+            };
+            self.times = sorted(&mut self.runs.runs().iter().flat_map(|run| [run.start, run.stop]));
+            self.stops = sorted(&mut self.runs.runs().iter().map(|run| run.stop));
         }
         Ok(())
+    }
+
+    /// The last time up to `time` at which a run ends.
+    pub(super) fn last_stop(&self, time: i64) -> Option<i64> {
+        self.stops.partition_point(|stop| *stop <= time).checked_sub(1).map(|at| self.stops[at])
+    }
+
+    /// The first time behind `time` at which a run ends.
+    pub(super) fn next_stop(&self, time: i64) -> Option<i64> {
+        self.stops.get(self.stops.partition_point(|stop| *stop <= time)).copied()
     }
 
     /// How many edges lie before a time or at it.

@@ -6,8 +6,10 @@
 
 use super::piece::{Piece, Todo};
 use super::slot_entry::SlotEntry;
+use super::source::Source;
 use super::{BLOCK_MESSAGES_MAX, BLOCK_NS, Share, TASKS_EACH, Work};
 use crate::Fault;
+use crate::limits::STATE_BLOCK_NS;
 use crate::slot::{COPY, TIME};
 
 impl Work {
@@ -36,8 +38,11 @@ impl Work {
         let most = self.options.slots as usize * (TASKS_EACH + 2) + 4;
         let mut input = 0;
         while input < self.sources.len() && self.pieces.len() < most {
-            // Before a cut-over only what lies between messages that are shown.
-            if self.holds && !self.sources[input].has_ahead() {
+            // Before a cut-over, and before code sees that a run has ended, only what lies between messages that are
+            // shown.
+            let waits = self.holds
+                || self.options.code_traits.follows_runs && self.sources[input].run_due(&self.edges).is_some();
+            if waits && !self.sources[input].has_ahead() {
                 input += 1;
                 continue;
             }
@@ -51,6 +56,7 @@ impl Work {
             let id = self.add_piece(input, first, next);
             self.sources[input].compare(next - 1);
             self.sources[input].cut = next;
+            self.cut_at = self.data.media.clock();
             did = true;
             self.give(id)?;
         }
@@ -63,7 +69,10 @@ impl Work {
     fn pass_time(&mut self) -> Result<bool, Fault> {
         let is_free = self.pieces.is_empty() && self.pending.is_empty() && !self.holds && self.has_room();
         let mut due = self.sources.iter().enumerate().filter(|_| is_free);
-        let due = due.find_map(|(at, source)| Some((at, source.due_time()?)));
+        let follows = self.options.code_traits.follows_runs;
+        let edges = &self.edges;
+        let run_due = |source: &Source| source.run_due(edges).filter(|_| follows && source.is_quiet());
+        let due = due.find_map(|(at, source)| Some((at, source.due_time().or_else(|| run_due(source))?)));
         let Some((input, time)) = due else { return Ok(false) };
         let at = self.sources[input].committed;
         self.sources[input].passed = Some((at, time));
@@ -114,7 +123,14 @@ impl Work {
         let end = source.reader.end();
         let there = end.checked_sub(first).filter(|n| *n > 0)?;
         let each = self.message_ns.max(1);
-        let usual = if self.message_ns == 0 { 1 } else { (BLOCK_NS / each).clamp(1, BLOCK_MESSAGES_MAX) };
+        let saves = self.options.code_traits.saves_state;
+        let block_ns = if saves { STATE_BLOCK_NS } else { BLOCK_NS };
+        let usual = if self.message_ns == 0 { 1 } else { (block_ns / each).clamp(1, BLOCK_MESSAGES_MAX) };
+        let clock = self.data.media.clock();
+        let is_early = clock.saturating_sub(self.cut_at).unsigned_abs() < block_ns;
+        if saves && is_early && there < usual && !source.ended {
+            return None;
+        }
         let slots = u64::from(self.options.slots);
         let mut count = match (self.options.turn, self.options.share) {
             (0, Share::Balance) => usual.min(there.div_ceil(slots)),
@@ -123,7 +139,7 @@ impl Work {
             _ => self.turn_left,
         };
         count = count.min(there).min(BLOCK_MESSAGES_MAX);
-        count = match self.options.batch {
+        count = match self.options.code_traits.batch {
             0 => return None,
             // The host that makes the blocks of another host does not know of batches.
             batch if batch > 1 && !self.options.by_blocks => {
@@ -184,7 +200,7 @@ impl Work {
                     }),
                 };
                 let Some(slot) = slot else { break };
-                let next = if is_alone && self.options.batch <= 1 { todo.first + 1 } else { todo.next };
+                let next = if is_alone && self.options.code_traits.batch <= 1 { todo.first + 1 } else { todo.next };
                 let number = self.tasks.next_sequence();
                 let time = piece.time.map(|time| time.to_string());
                 let copy = if self.sources[piece.input].parent.is_some() { "" } else { COPY };

@@ -75,6 +75,17 @@ pub enum Share {
     Key,
 }
 
+/// Properties of the code of slots that their runner uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CodeTraits {
+    /// Messages that it takes together; 1 = each alone, 0 = not known yet: then it gets none.
+    pub batch: u64,
+    /// It sees each run end: [`crate::Worker::pass_time`] is called when the input is complete up to there.
+    pub follows_runs: bool,
+    /// It saves its state with each answer ([`crate::Outputs::push_state`]): blocks are longer then.
+    pub saves_state: bool,
+}
+
 /// How a worker works.
 #[derive(Clone, Debug)]
 pub struct WorkOptions {
@@ -90,8 +101,8 @@ pub struct WorkOptions {
     pub set: u32,
     /// Messages of one turn; 0 = as many as take about 5 ms.
     pub turn: u64,
-    /// Messages that user code takes together; 1 = each alone, 0 = not known yet ([`Work::set_batch`]).
-    pub batch: u64,
+    /// Properties of the code; those of user code come with [`Work::declare`].
+    pub code_traits: CodeTraits,
     /// Output in the order of the input.
     pub keep_order: bool,
     /// Longest time of user code on a message, ns.
@@ -123,7 +134,7 @@ impl WorkOptions {
             share: Share::Balance,
             set: 1,
             turn: 0,
-            batch: 1,
+            code_traits: CodeTraits { batch: 1, ..CodeTraits::default() },
             keep_order: true,
             time_max: 30_000_000_000,
             first_time_max: 0,
@@ -239,6 +250,8 @@ pub struct Work {
     asked: Value,
     /// From which messages on it runs the code of now, where that was changed while it ran.
     since: Value,
+    /// When a block was cut last, ns of `Media::clock`.
+    cut_at: i64,
     /// No block is cut.
     holds: bool,
     /// Where batches are cut short.
@@ -319,6 +332,7 @@ impl Work {
             rows: Vec::new(),
             asked,
             since,
+            cut_at: 0,
             holds: false,
             edges: RunEdges::new(data),
             passes_time: false,
@@ -358,7 +372,7 @@ impl Work {
         did |= looks && self.take_back_overwritten();
         did |= self.reclaim();
         // Before the batch is known, too: then the first one ends where a run does.
-        if self.options.batch != 1 {
+        if self.options.code_traits.batch != 1 || self.options.code_traits.follows_runs {
             self.edges.refresh(looks)?;
         }
         did |= self.deal()?;
@@ -369,9 +383,18 @@ impl Work {
         Ok(did)
     }
 
-    /// Sets how many messages user code takes together, once that is known.
-    pub fn set_batch(&mut self, batch: u64) {
-        self.options.batch = batch.max(1);
+    /// Sets what user code declares, once that is known.
+    pub fn declare(&mut self, declared: CodeTraits) {
+        self.options.code_traits = CodeTraits { batch: declared.batch.max(1), ..declared };
+    }
+
+    /// The words that the code of a worker with one slot and one input keeps behind all answered messages, for the next
+    /// process of its slot; empty: none.
+    pub fn kept(&self) -> Vec<u64> {
+        let answers = self.pieces.values().flat_map(|piece| &piece.parts).flat_map(|part| &part.answers);
+        let newest = answers.filter(|answer| !answer.kept.is_empty()).max_by_key(|a| (a.next, a.sequence));
+        let committed = self.sources.first().and_then(|source| source.kept.as_ref());
+        newest.map(|answer| &answer.kept).or(committed.map(|kept| &kept.1)).cloned().unwrap_or_default()
     }
 
     fn add_piece(&mut self, input: usize, first: u64, next: u64) -> u64 {
@@ -421,9 +444,13 @@ impl Work {
 
     /// The stream as the keeper of runs, and stages behind, see it: what was not committed has not come.
     pub fn view(&self) -> StreamView {
-        let ended = self.sources.iter().all(Source::has_ended) && self.pieces.is_empty() && self.pending.is_empty();
+        let sees_end = |s: &Source| !self.options.code_traits.follows_runs || s.run_due(&self.edges).is_none();
+        let has_ended = |s: &Source| s.has_ended() && sees_end(s);
+        let ended = self.sources.iter().all(has_ended) && self.pieces.is_empty() && self.pending.is_empty();
         // Results of waiting messages are no older than these messages.
-        let frontier = |s: &Source| s.frontier.min(s.waiting.holds_at());
+        let follows = self.options.code_traits.follows_runs;
+        let runs_hold = |s: &Source| if follows { s.runs_hold(&self.edges) } else { i64::MAX };
+        let frontier = |s: &Source| s.frontier.min(s.waiting.holds_at()).min(runs_hold(s));
         let frontier = self.sources.iter().map(frontier).min().unwrap_or(i64::MAX);
         let safe = match self.output.header().level {
             Level::Memory => self.output.next_sequence(),
@@ -458,7 +485,10 @@ impl Work {
             }
             None if has_room => {
                 let Some(source) = self.sources.first_mut() else { return Ok(()) };
-                source.reader.seek(source.cut);
+                // Messages that are there and in no block wait for others, or for a moment.
+                let there = source.reader.end();
+                let timeout = if there > source.cut { timeout.min(BOTH * 10) } else { timeout };
+                source.reader.seek(source.cut.max(there));
                 let name = &source.account.stream;
                 source.reader.wait(timeout).map(drop).map_err(|e| stream_fault(name, e))
             }
@@ -483,6 +513,11 @@ pub fn kept(data: &Data, stage: &str, input: &str, uuid: &[u8; 16]) -> Result<Op
     let is_of_it = commit.inputs.iter().any(|i| i.stream == input && i.uuid == *uuid);
     let state: Value = serde_json::from_str(&commit.state).unwrap_or_default();
     Ok(kept_of(&state, input).filter(|_| is_of_it))
+}
+
+/// The accounts of the inputs of a worker at its newest commit.
+pub fn inputs_of(data: &Data, stage: &str) -> Result<Vec<Input>, Fault> {
+    Ok(newest_commit(data, &commits_of(stage), &mut |_| true)?.map(|commit| commit.inputs).unwrap_or_default())
 }
 
 /// The state kept of an input, from the state of a commit.

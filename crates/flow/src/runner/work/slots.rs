@@ -209,10 +209,10 @@ impl Work {
                 }
                 Some(_) if todo.next - todo.first == 1 => vec![Todo { deaths: todo.deaths + 1, ..todo }],
                 // Where it stood says nothing: each is done alone.
-                Some(_) if is_unsaved && self.options.batch <= 1 => {
+                Some(_) if is_unsaved && self.options.code_traits.batch <= 1 => {
                     vec![Todo { is_suspect: true, ..todo }]
                 }
-                Some(at) if self.options.batch <= 1 => {
+                Some(at) if self.options.code_traits.batch <= 1 => {
                     let ranges = [(todo.first, at, 0), (at, at + 1, 1), (at + 1, todo.next, 0)];
                     let some = ranges.into_iter().filter(|r| r.0 < r.1);
                     some.map(|(first, next, deaths)| Todo { deaths, ..Todo::new(first, next) }).collect()

@@ -3,6 +3,7 @@
 //! Constraints: the position in the stream moves only after the commit is safe. A shadow reads as a live reader:
 //! nothing waits for it, and messages that retention deletes first are skipped.
 
+use super::batches::RunEdges;
 use super::cutover::Beside;
 use crate::Fault;
 use crate::data::{Data, stream_fault};
@@ -204,7 +205,32 @@ impl Source {
         let time = if is_at_end { i64::MAX } else { self.frontier.saturating_sub(self.lag.ns()) };
         let is_due = self.waiting.messages > 0 && (is_at_end || time >= self.waiting.due);
         let is_new = self.passed.is_none_or(|(next, before)| next < self.committed || before < time);
-        (is_due && is_new && self.cut == self.committed && self.ahead.is_empty()).then_some(time)
+        (is_due && is_new && self.is_quiet()).then_some(time)
+    }
+
+    /// The time up to which the input is complete, if a run has ended by then, or the input has, and code that follows
+    /// runs has not seen that.
+    pub(super) fn run_due(&self, edges: &RunEdges) -> Option<i64> {
+        let is_at_end = self.ended && self.published() <= self.committed;
+        let time = if is_at_end { i64::MAX } else { self.frontier.saturating_sub(self.lag.ns()) };
+        let is_due = match self.passed {
+            Some((next, before)) if is_at_end => next < self.committed || before < time,
+            Some((_, before)) => edges.last_stop(time).is_some_and(|stop| stop > before),
+            None => is_at_end || edges.last_stop(time).is_some(),
+        };
+        is_due.then_some(time)
+    }
+
+    /// Before which time the output is complete, where code follows runs: its result of a run comes when that has
+    /// ended.
+    pub(super) fn runs_hold(&self, edges: &RunEdges) -> i64 {
+        let passed = self.passed.map_or(i64::MIN, |(_, time)| time);
+        edges.next_stop(passed).filter(|stop| *stop <= self.frontier).map_or(i64::MAX, |stop| stop.saturating_sub(1))
+    }
+
+    /// All that was cut is committed.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.cut == self.committed && self.ahead.is_empty()
     }
 
     /// Behind the last message that was published. On disk the reader sees it later, and the frontier speaks of it.
