@@ -58,6 +58,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<cursor::Batches>()?;
     module.add_class::<memory::View>()?;
     module.add_class::<worker::PySlot>()?;
+    module.add_class::<worker::PresentRun>()?;
     module.add_class::<append::Writer>()?;
     module.add_class::<writer::Writer>()
 }
