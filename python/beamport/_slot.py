@@ -19,7 +19,7 @@ from typing import Any
 from ._code import Copied
 from ._context import slot
 from ._core import _Slot
-from ._worker import Code, _fits, declared, found_by, statistics, taken_by
+from ._worker import Code, _fits, declared, found_by, statistics, taken_by, with_files
 
 
 def load(call: str, folder: str, copied: Copied | None = None) -> Any:
@@ -85,9 +85,10 @@ def _declared(job: dict[str, Any]) -> dict[str, Any]:
     # A message is the first argument of a function; a finder gets three arrays.
     before = 3 if job["finds"] else 1
     try:
-        _fits(target, code["parameters"], before)
+        parameters = with_files(code["parameters"])
+        _fits(target, parameters, before)
         if job["changes"] and inspect.isclass(target) and hasattr(target, "configure"):
-            _fits(target.configure, code["parameters"])
+            _fits(target.configure, parameters)
     except TypeError as misfit:
         return {"misfit": str(misfit), "takes": taken_by(target, before)}
     return {} if job["finds"] else declared(target)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import inspect
 import json
 import math
 import types
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints, overload
 
 import numpy as np
 
 from ._context import slot
 from ._core import Message
+from ._errors import Error
 from ._result import Result, result
 from ._state import pack, unpack
 
@@ -84,6 +87,9 @@ def worker(
     change. A list of N results is one for each frame, in their order; anything else is a result of the last frame.
     With `pad` the array always has `batch` frames, at the end of a run some of zeros, and the keyword argument `count`
     is how many are real; results behind these are dropped.
+
+    A class may have `warm_up(message)`, which is called once in each process with the first message (or batch) before the
+    call with it, for code that compiles; its result is dropped, and `first_time_max` is the time for both.
 
     A class may follow runs: `begin(run)` is called before the first message of a run, `end(run)` behind the last, and
     returns results as a call does. With `per="run"` each run has an instance of its own, which is given exactly the
@@ -289,6 +295,27 @@ def _check_hook(target: Any, hook: str) -> None:
         raise TypeError(f"`{hook}` is called as `{forms[hook]}` ({error})") from None
 
 
+def with_files(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Give parameters that name a file, `{"file": PATH, "sha256": HASH}`, as paths.
+
+    Raises `Error` for a file that has changed since the worker was started: its hash is in the commits.
+    """
+    return {name: _file(name, value) for name, value in parameters.items()}
+
+
+def _file(name: str, value: Any) -> Any:
+    if not isinstance(value, dict) or "file" not in value or set(value) - {"file", "sha256"}:
+        return value
+    path = Path(value["file"])
+    if "sha256" in value:
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if found != value["sha256"]:
+            cause = "its SHA-256 is another than at the start of the worker"
+            raise Error(f"the file of `{name}`, {path}, has changed", cause, "restart `beamport up` to use it")
+    return path
+
+
 class Code:
     """A worker as a slot runs it.
 
@@ -303,7 +330,8 @@ class Code:
     def __init__(self, target: Any, parameters: dict[str, Any]) -> None:
         """Make an instance of a class; a function gets its parameters with each call."""
         self._target = target
-        self._parameters = parameters
+        self._asked = parameters
+        self._parameters = parameters = with_files(parameters)
         _fits(target, parameters)
         self.batch: int = declared(target)["batch"]
         wishes = Wishes(target)
@@ -311,6 +339,7 @@ class Code:
         self._is_class, self._per_run = wishes.is_class, wishes.per_run
         # Instances of runs by the identity of the run; of other classes the only one under an empty name.
         self._made: dict[str, Any] = {}
+        self._is_warm = False
         self._present: list[str] = []
         self._runs: dict[str, Run] = {}
         if self._per_run:
@@ -335,10 +364,12 @@ class Code:
 
         Raises `TypeError` for those that it does not know: better no slot than each message aside.
         """
-        parameters: dict[str, Any] = json.loads(text)
+        asked: dict[str, Any] = json.loads(text)
         # The first are those that it was made with.
-        if parameters == self._parameters:
+        if asked == self._asked:
             return
+        parameters = with_files(asked)
+        self._asked = asked
         if not self._is_class:
             _fits(self._target, parameters)
             self.call = self._called(functools.partial(self._target, **parameters))
@@ -442,9 +473,24 @@ class Code:
         return values
 
     def _called(self, call: Any) -> Callable[[Any], Any]:
-        """How a slot calls it: with a message or a batch, or through `_gathered`."""
+        """How a slot calls it: with a message or a batch, or through `_gathered`; its first call is behind `warm_up`."""
         gather, pad = getattr(self._target, "__beamport_gather__", (False, False))
-        return functools.partial(_gathered, call, self.batch if pad else None) if gather else call
+
+        def called(call: Any) -> Callable[[Any], Any]:
+            return functools.partial(_gathered, call, self.batch if pad else None) if gather else call
+
+        if self._is_warm or not self._is_class or not hasattr(call, "warm_up"):
+            return called(call)
+
+        def first(given: Any) -> Any:
+            if not self._is_warm:
+                value = called(call.warm_up)(given)
+                if inspect.isgenerator(value):
+                    list(value)
+                self._is_warm = True
+            return called(call)(given)
+
+        return first
 
     def close(self) -> None:
         """End it."""

@@ -259,3 +259,34 @@ def test_the_page_says_results_as_they_are(lab):
         assert all(m["value"] == pytest.approx(means[m.origin_seq]) for m in data[name])
     m = next(data["reduce"].read())
     assert m.value.shape == (100,) and m["source_name"] == "I" and m.metadata == {"frame": m.origin_seq}
+
+
+NAMED = """
+import beamport
+
+@beamport.worker
+def reduce(frame):
+    yield beamport.result(float(frame.id), name="beam")
+    yield beamport.result({"signal": frame.array[0]}, name="I", unit="1/cm")
+    yield beamport.result(f"frame {frame.id}", name="note")
+    yield {"nested": {"id": frame.id}}
+"""
+
+
+def test_each_named_result_may_be_a_stream(lab):
+    (lab.folder / "mine.py").write_text(NAMED)
+    names = ["beam", "I", "note"]
+    filters = [
+        f'[worker.of_{name}]\ncall = "filter"\ninputs = ["reduce"]\nparameters = {{ keep = "source == \'{name}\'" }}\n'
+        for name in names
+    ]
+    lab.write(camera(100) + worker("reduce", "mine.py:reduce") + "\n" + "".join(filters))
+    process, _ = lab.up_ready()
+    data = beamport.open(lab.data)
+    until(lambda: all(data[f"of_{name}"].count > 20 for name in names), "no results")
+    end(lab, process)
+    schemas = {"beam": "f144", "I": "da00", "note": "f142"}
+    for name in names:
+        found = [(m.origin_seq, m.schema) for m in data[f"of_{name}"].read()]
+        assert found == [(number, schemas[name]) for number in range(len(found))]
+        assert f"of_{name}.aside" not in data

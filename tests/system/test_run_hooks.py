@@ -214,7 +214,9 @@ def test_the_result_of_a_run_is_in_its_file_where_the_source_ends(lab, nexus):
     entry = {"name": "entry", "type": "group", "attributes": [{"name": "NX_class", "values": "NXentry"}]}
     (lab.folder / "t.json").write_text(json.dumps({"children": [entry | {"children": [log]}]}))
     sink = '\n[sink.file]\nkind = "nexus"\ntemplate = "t.json"\ninputs = ["length"]\n[run.all]\nstart = "now"\n'
-    lab.write(camera(200, "disk") + 'duration = "1 s"\n' + worker("length", "mine.py:Length", 'level = "disk"\n') + sink)
+    lab.write(
+        camera(200, "disk") + 'duration = "1 s"\n' + worker("length", "mine.py:Length", 'level = "disk"\n') + sink
+    )
     report = lab.report(lab.up())
     members = sum(1 for _ in beamport.open(lab.data).run("all")["camera"].read())
     assert report["closed"] and members > 10

@@ -214,6 +214,11 @@ fn own(message: &Message<'_>, origin: &str, name: &str) -> Result<Value, String>
             wire::da00::ID if name == "source" => {
                 wire::da00::read(payload).map(|data| Value::Text(data.source_name.to_owned())).map_err(unreadable)
             }
+            wire::f142::ID if name == "source" => {
+                wire::f142::read(payload).map(|text| Value::Text(text.source_name.to_owned())).map_err(unreadable)
+            }
+            // Other schemas have no source: such a message is not the one that is looked for.
+            _ if name == "source" => Ok(Value::Text(String::new())),
             _ => absent(),
         },
     }

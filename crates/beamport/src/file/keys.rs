@@ -242,7 +242,14 @@ pub static GPUS: Key = key(
     "gpus",
     "list of numbers",
     "[]",
-    "GPUs: each slot sees one (`CUDA_VISIBLE_DEVICES`), the first slot the first.",
+    "GPUs of NVIDIA or AMD: each slot sees one, the first slot the first. Slots on one GPU share its memory.",
+);
+/// `environment`
+pub static ENVIRONMENT: Key = key(
+    "environment",
+    "table of texts",
+    "{}",
+    "Variables of the environment of the slots: `{ OMP_NUM_THREADS = \"1\" }`.",
 );
 /// `slot_live`
 pub static SLOT_LIVE: Key = key(
@@ -377,6 +384,7 @@ pub static WORKER: Table = Table {
         &PYTHON,
         &CPUS,
         &GPUS,
+        &ENVIRONMENT,
         &SLOT_LIVE,
     ],
 };

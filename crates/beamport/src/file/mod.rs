@@ -39,7 +39,7 @@ pub(crate) use sink::{writer_file, writer_name};
 pub use source::SourceSection;
 pub use stage::Stage;
 pub use stream::StreamSection;
-pub use worker::{Code, Copied, Numbers, Order, Parameters, WorkerSection};
+pub use worker::{Code, Copied, Environment, Numbers, Order, Parameters, WorkerSection, file_of};
 
 use crate::edges::{Around, Registry, SinkKind, TemplateAnswer, TemplateCheck};
 use crate::limits;

@@ -11,6 +11,7 @@ use flow::{Fault, Share};
 use serde_json::Value as Json;
 use settings::units::{Refused, Size, shortened};
 use settings::{Section, Setting, Shown, Take, Word, noun};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml_edit::{Item, Value};
@@ -58,6 +59,8 @@ pub struct WorkerSection {
     pub cpus: Setting<Numbers>,
     /// Graphics processors that slots see, one each; none: all.
     pub gpus: Setting<Numbers>,
+    /// Variables of the environment of its slots.
+    pub environment: Setting<Environment>,
     /// Shared memory of each slot's stream.
     pub slot_live: Setting<Size>,
     /// The copy of its code that its slots load, once it runs.
@@ -186,6 +189,7 @@ impl WorkerSection {
             python: None,
             cpus: Setting::default(),
             gpus: Setting::default(),
+            environment: Setting::default(),
             // Here the bytes are; the output points to them.
             slot_live: output.live.clone(),
             copied: None,
@@ -375,6 +379,48 @@ impl Take for Numbers {
     }
 }
 
+/// Variables of an environment, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Environment(pub BTreeMap<String, String>);
+
+impl Take for Environment {
+    fn take(item: &Item) -> Result<Self, Refused> {
+        let hint = "write names with texts, like `{ OMP_NUM_THREADS = \"1\" }`";
+        let Some(table) = item.as_table_like() else {
+            return Err(Refused::new(format!("expected a table, found {}", noun(item)), hint));
+        };
+        let mut all = BTreeMap::new();
+        for (name, value) in table.iter() {
+            if name.is_empty() || name.contains(['=', '\0']) {
+                return Err(Refused::new(format!("`{}` cannot be the name of a variable", shortened(name)), hint));
+            }
+            let Some(text) = value.as_str().filter(|text| !text.contains('\0')) else {
+                return Err(Refused::new(format!("`{}` is {}, not a text", shortened(name), noun(value)), hint));
+            };
+            all.insert(name.to_owned(), text.to_owned());
+        }
+        Ok(Self(all))
+    }
+    fn default_of(text: &str) -> Option<Self> {
+        (text == "{}").then(Self::default)
+    }
+    fn show(&self) -> Json {
+        self.0
+            .iter()
+            .map(|(name, text)| (name.clone(), Json::from(text.as_str())))
+            .collect::<serde_json::Map<_, _>>()
+            .into()
+    }
+}
+
+/// The file that a parameter names, `{ file = "PATH" }`.
+#[must_use]
+pub fn file_of(parameter: &Json) -> Option<&str> {
+    let object = parameter.as_object()?;
+    let is_file = object.keys().all(|key| key == "file" || key == "sha256");
+    object.get("file")?.as_str().filter(|_| is_file)
+}
+
 /// The ready-made worker of a name.
 fn kind_of(known: &[&'static WorkerKind], call: &str) -> Option<&'static WorkerKind> {
     known.iter().copied().find(|kind| kind.name == call)
@@ -452,8 +498,11 @@ fn inputs(section: &mut Section<'_>, shadow: Option<&Setting<String>>) -> Settin
 
 /// Reads the parameters, and those of a ready-made worker as its kind does: what it needs, where there is no mistake.
 fn parameters(section: &mut Section<'_>, kind: Option<&'static WorkerKind>) -> (Setting<Parameters>, Option<Needs>) {
-    let Some(parameters) = section.get::<Parameters>(&keys::PARAMETERS) else { return Default::default() };
-    let Some(kind) = kind else { return (parameters, None) };
+    let Some(mut parameters) = section.get::<Parameters>(&keys::PARAMETERS) else { return Default::default() };
+    let Some(kind) = kind else {
+        find_files(section, &mut parameters.value.0);
+        return (parameters, None);
+    };
     let before = section.mistakes.list.len();
     let (plan, shown) = section.table(keys::PARAMETERS.name, |own| ((kind.read)(own), own.end()));
     // Each parameter by itself, with its default.
@@ -464,6 +513,21 @@ fn parameters(section: &mut Section<'_>, kind: Option<&'static WorkerKind>) -> (
     }));
     let is_right = section.mistakes.list.len() == before;
     (parameters, plan.filter(|_| is_right).map(|plan| plan.needs()))
+}
+
+/// Gives the files among parameters their whole paths, from the folder of the instrument file.
+fn find_files(section: &mut Section<'_>, parameters: &mut Json) {
+    for (name, value) in parameters.as_object_mut().into_iter().flatten() {
+        let Some(path) = file_of(value).map(|file| section.folder.join(file)) else { continue };
+        match std::path::absolute(&path) {
+            Ok(path) if path.is_file() => *value = serde_json::json!({"file": path.to_string_lossy()}),
+            _ => {
+                let cause = format!("`{}` has no file {}", shortened(name), path.display());
+                let hint = "correct the path: it is relative to the instrument file";
+                section.refuse(&keys::PARAMETERS, Refused::new(cause, hint));
+            }
+        }
+    }
 }
 
 impl WorkerSection {
@@ -547,6 +611,7 @@ pub(super) fn read(
         python: python.map(|p| p.map(|text| if text.contains('/') { folder.join(text) } else { text.into() })),
         cpus: section.need(&keys::CPUS),
         gpus: section.need(&keys::GPUS),
+        environment: section.need(&keys::ENVIRONMENT),
         slot_live: section.need(&keys::SLOT_LIVE),
         copied: None,
         side_inputs: needs.as_ref().map_or_else(Vec::new, |needs| needs.streams.clone()),

@@ -10,9 +10,10 @@
 //! Failure behaviour: a copy is written beside its place and renamed, so it is there whole or not at all; a slot compares
 //! it with its hash before it loads anything.
 
-use crate::file::{Code, Copied, WorkerSection};
+use crate::file::{Code, Copied, WorkerSection, file_of};
 use crate::limits::{CODE_BYTES_MAX, CODE_DEPTH_MAX, CODE_FILES_MAX, CODE_FOLDER_MAX};
 use flow::Fault;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashSet};
 use std::io;
@@ -127,6 +128,19 @@ fn copy(data: &Path, section: &WorkerSection) -> Result<Option<(Copied, Original
     let files = files.map(|(time, name, bytes)| (name, bytes, time)).collect();
     let originals = Originals { root: copied.root.clone(), files, is_told: false };
     Ok(Some((copied, originals)))
+}
+
+/// Adds their SHA-256 to the files among parameters: commits and runs say which content the code had.
+pub(super) fn hash_files(worker: &str, parameters: &mut Value) -> Result<(), Fault> {
+    for (name, value) in parameters.as_object_mut().into_iter().flatten() {
+        let Some(path) = file_of(value).map(PathBuf::from) else { continue };
+        let what = || format!("cannot read `{name}` of worker `{worker}`, {}", path.display());
+        let mut sha = Sha256::new();
+        let copied = std::fs::File::open(&path).and_then(|mut file| std::io::copy(&mut file, &mut sha));
+        copied.map_err(|e| Fault::io(what(), &e))?;
+        *value = json!({"file": path.to_string_lossy(), "sha256": store::hex(&sha.finalize())});
+    }
+    Ok(())
 }
 
 /// The SHA-256 of the lines that `sha256sum` prints for the files in the order of their names.

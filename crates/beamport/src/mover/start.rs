@@ -20,7 +20,7 @@ use flow::edge::Provenance;
 use flow::limits::BOOK_HISTORY_BYTES;
 use flow::records::{Run, Stop};
 use flow::{Book, Data, Fault, Keeps, Passes, RunKeeper};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -227,11 +227,16 @@ impl Mover {
         let sinks: serde_json::Map<String, Value> =
             first.map(|sink| (sink.name.clone(), sink.provenance(&self.instrument.name, &self.data.folder))).collect();
         // Code that has no hash is ready-made or installed.
-        let code = |worker: &StageHandle| worker.code().filter(|code| code["hash"].is_string());
+        let is_listed = |code: &Value| code["hash"].is_string() || code["files"].is_object();
+        let code = |worker: &StageHandle| worker.code().filter(is_listed);
+        let listed = |code: Value| {
+            let fields = ["call", "hash", "files"].into_iter().filter(|field| !code[field].is_null());
+            fields.map(|field| (field.to_owned(), code[field].clone())).collect::<serde_json::Map<_, _>>()
+        };
         let workers: serde_json::Map<String, Value> = self
             .running_workers()
             .filter_map(|(section, worker)| Some((section.name.clone(), code(worker)?)))
-            .map(|(name, code)| (name, json!({"call": code["call"], "hash": code["hash"]})))
+            .map(|(name, code)| (name, listed(code).into()))
             .collect();
         for (name, made) in [("sinks", sinks), ("workers", workers)] {
             if !made.is_empty() {

@@ -8,7 +8,7 @@
 use super::code::{self, Copies};
 use super::cutover::CutOver;
 use super::stage::{self, NAP, StageHandle, StageThread, What, ns};
-use crate::file::{Code, Order, WorkerSection};
+use crate::file::{Code, Order, WorkerSection, file_of};
 use flow::job::{CodeCopy, SlotCode};
 use flow::{CodeTraits, Data, Fault, LoadJob, Overdue, Passes, SlotEnd, SlotJob, UpstreamState, Work, WorkOptions};
 use serde::Serialize;
@@ -33,6 +33,8 @@ const FAREWELL: Duration = Duration::from_secs(5);
 const LOAD: Duration = Duration::from_secs(120);
 /// Pause between two looks at whether its files were edited.
 const CODE_PAUSE: Duration = Duration::from_millis(500);
+/// The part of the memory of a GPU that its slots share; the rest is for the driver.
+const GPU_SHARE: f64 = 0.9;
 /// Bytes of what it declares at most.
 const LINE: u64 = 4096;
 
@@ -67,7 +69,9 @@ pub(super) fn start(
     (inputs, side_inputs): (Vec<StageHandle>, Vec<StageHandle>),
     stop: &Arc<AtomicBool>,
 ) -> Result<StageThread, Fault> {
-    let (data, section, flag) = (data.clone(), section.clone(), stop.clone());
+    let (data, mut section, flag) = (data.clone(), section.clone(), stop.clone());
+    code::hash_files(&section.name, &mut section.parameters.value.0)?;
+    let options = WorkOptions { parameters: section.parameters.0.to_string(), ..options };
     let mut copies = Copies::default();
     StageThread::start("worker", &section.name.clone(), stop, move |handle| {
         if !stage::wait_for(&side_inputs, &flag) {
@@ -91,7 +95,7 @@ fn run(
     let mut work = Work::open(data, &section.name, &section.inputs.value, options)?;
     let mut slots = Slots::new(data, section.clone(), options, copies);
     slots.begin(&mut work)?;
-    handle.runs(slots.section.code().to_json());
+    handle.runs(slots.running_code());
     handle.publish_view(work.view());
     let mut until = None;
     let mut promised = Vec::new();
@@ -154,7 +158,7 @@ fn run(
         if is_done {
             cutting = None;
             declaring = Some(slots.ask_code(stop));
-            handle.runs(slots.section.code().to_json());
+            handle.runs(slots.running_code());
         }
         let starts = until.is_none() && cutting.as_ref().is_none_or(|cutting| cutting.starts(&slots));
         let left = slots.supervise(&mut work, starts)?;
@@ -254,6 +258,20 @@ impl<'a> Slots<'a> {
         self.section.copied = self.copies.of(&self.data.folder, &self.section)?;
         work.set_code(&self.section.code().to_json().to_string());
         Ok(())
+    }
+
+    /// The code of now, with the files among its parameters.
+    fn running_code(&self) -> Value {
+        let mut code = self.section.code().to_json();
+        let parameters = self.parameters.as_object().into_iter().flatten();
+        let files: serde_json::Map<String, Value> = parameters
+            .filter(|(_, value)| file_of(value).is_some())
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        if !files.is_empty() {
+            code["files"] = files.into();
+        }
+        code
     }
 
     /// Takes the code, its copy and the parameters of a shadow: slots that start from now on have them.
@@ -456,7 +474,7 @@ impl<'a> Slots<'a> {
         let kept = if self.section.is_native() { Vec::new() } else { work.kept() };
         let job = SlotJob { kept, ..self.job(number, from) };
         let running = &mut self.running[number as usize];
-        match spawn(&self.section, &job) {
+        match spawn(&self.section, &job, work.slots()) {
             Ok(child) => {
                 work.started(number, child.id());
                 running.child = Some(child);
@@ -532,13 +550,21 @@ pub(super) fn python() -> PathBuf {
     beside.ok().filter(|path| path.exists()).unwrap_or_else(|| "python3".into())
 }
 
-fn spawn(section: &WorkerSection, job: &SlotJob) -> Result<Child, Fault> {
+fn spawn(section: &WorkerSection, job: &SlotJob, slots: u32) -> Result<Child, Fault> {
     let number = job.number;
     let what = format!("cannot start slot {number} of worker `{}`", section.name);
     let mut command = program(section, &what, job)?;
     if let Some(gpu) = pick(&section.gpus.0, number) {
-        command.env("CUDA_VISIBLE_DEVICES", gpu.to_string());
+        // Of NVIDIA and of AMD.
+        command.env("CUDA_VISIBLE_DEVICES", gpu.to_string()).env("HIP_VISIBLE_DEVICES", gpu.to_string());
+        let sharing = (0..slots).filter(|slot| pick(&section.gpus.0, *slot) == Some(gpu)).count();
+        if sharing > 1 {
+            // XLA takes most of the memory at its start, TensorFlow all of it; PyTorch and CuPy take it when they need it.
+            let share = format!("{:.3}", GPU_SHARE / sharing as f64);
+            command.env("XLA_PYTHON_CLIENT_MEM_FRACTION", share).env("TF_FORCE_GPU_ALLOW_GROWTH", "true");
+        }
     }
+    command.envs(&section.environment.0);
     // User code prints for people; stdout is for the report.
     let child = store::printed::spawn(command, &format!("worker `{}` slot {number}", section.name), true);
     child.map_err(|e| Fault::new(what, e).hint(interpreted(section)))
@@ -696,7 +722,7 @@ fn load(
     let job = LoadJob { parent: std::process::id(), code, finds: is_finder, changes };
     let fault = |e: std::io::Error| Fault::new(&what, e).hint(interpreted(section));
     let mut command = program(section, &what, &job)?;
-    command.stdout(Stdio::piped());
+    command.envs(&section.environment.0).stdout(Stdio::piped());
     let mut child = store::printed::spawn(command, &format!("worker `{}`", section.name), false).map_err(fault)?;
     let Some(status) = end_of(&mut child, (patience, ends)).map_err(fault)? else {
         let late = || format!("it takes longer than {}", duration_text(patience));
