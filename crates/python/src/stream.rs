@@ -1,7 +1,8 @@
 //! A stream: what it is, what it holds, and the ways to read it.
 
-use crate::cursor::{Batches, Cursor, Messages, Wanted, place_of, refused};
+use crate::cursor::{Cursor, Wanted, place_of, refused};
 use crate::fault;
+use crate::iteration::{Batches, Messages};
 use crate::limits::ENTRIES;
 use crate::memory::unpicklable;
 use crate::message::Message;
@@ -240,10 +241,11 @@ impl Stream {
         Ok(self.bounds(py)?.first)
     }
 
-    /// Messages ever appended: one past the sequence of the newest.
+    /// One past the sequence of the newest message that can be read: of a disk stream, that survives a power cut.
     #[getter]
     fn count(&self, py: Python<'_>) -> PyResult<u64> {
-        Ok(self.bounds(py)?.count)
+        let end = self.place.ask(false, |reader| Ok(reader.end()));
+        end.map_err(|e| fault::of_store(py, "opened", self.place.path(), &e))
     }
 
     /// The mark `disk`: messages below this sequence survive a power cut. `None` for a memory stream.
@@ -428,14 +430,14 @@ impl Stream {
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        let (header, bounds) = (self.header(py)?, self.bounds(py)?);
+        let (header, first, count) = (self.header(py)?, self.first(py)?, self.count(py)?);
         let part = if self.part.is_some() { ", members of a run" } else { "" };
         Ok(format!(
             "<beamport.Stream `{}` ({}), messages {} to {}{part}>",
             header.name,
             header.level.as_str(),
-            bounds.first,
-            bounds.count
+            first,
+            count
         ))
     }
 
