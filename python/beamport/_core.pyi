@@ -9,6 +9,8 @@ from typing import Any, Literal, NoReturn, Self, TypeAlias, final, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from ._tables import MessageList
+
 _Time: TypeAlias = str | datetime.datetime | np.datetime64 | int
 _Position: TypeAlias = tuple[str, int, int]
 # A list is a position that went through JSON.
@@ -100,12 +102,45 @@ class Stream:
         timeout: float | None = None,
         name: str | None = None,
     ) -> _Batches: ...
+    def to_pandas(
+        self,
+        since: _Time | None = None,
+        until: _Time | None = None,
+        start: _Start | None = None,
+        stop: int | None = None,
+        origin: str | None = None,
+        schema: str | None = None,
+        early: bool = False,
+        limit: int | None = None,
+    ) -> Any: ...
+    def to_xarray(
+        self,
+        since: _Time | None = None,
+        until: _Time | None = None,
+        start: _Start | None = None,
+        stop: int | None = None,
+        origin: str | None = None,
+        schema: str | None = None,
+        early: bool = False,
+        limit: int | None = None,
+    ) -> Any: ...
+    def to_scipp(
+        self,
+        since: _Time | None = None,
+        until: _Time | None = None,
+        start: _Start | None = None,
+        stop: int | None = None,
+        origin: str | None = None,
+        schema: str | None = None,
+        early: bool = False,
+        limit: int | None = None,
+    ) -> Any: ...
     def forget(self, name: str) -> bool: ...
     def latest(self) -> dict[str, Message]: ...
     @overload
     def __getitem__(self, at: int) -> Message: ...
     @overload
-    def __getitem__(self, at: slice) -> list[Message]: ...
+    def __getitem__(self, at: slice) -> MessageList: ...
     def __len__(self) -> int: ...
     def __bool__(self) -> Literal[True]: ...
     def __iter__(self) -> _Messages: ...

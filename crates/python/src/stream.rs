@@ -11,7 +11,7 @@ use crate::reader_pool::ReaderPool;
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyList, PySlice};
+use pyo3::types::{PyDict, PySlice};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -187,6 +187,37 @@ impl Stream {
     }
 }
 
+/// The words of `read` that a table has.
+struct Words<'a, 'py> {
+    since: Option<Bound<'py, PyAny>>,
+    until: Option<Bound<'py, PyAny>>,
+    start: Option<Bound<'py, PyAny>>,
+    stop: Option<i64>,
+    origin: Option<&'a str>,
+    schema: Option<&'a str>,
+    early: bool,
+}
+
+/// What a library makes of messages.
+fn table<'py>(
+    stream: &Bound<'py, Stream>,
+    library: &str,
+    limit: Option<i64>,
+    words: Words<'_, 'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    static OF_STREAM: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = stream.py();
+    let said = PyDict::new(py);
+    for (name, word) in [("since", words.since), ("until", words.until), ("start", words.start)] {
+        said.set_item(name, word)?;
+    }
+    for (name, word) in [("origin", words.origin), ("schema", words.schema)] {
+        said.set_item(name, word)?;
+    }
+    (said.set_item("stop", words.stop)?, said.set_item("early", words.early)?);
+    OF_STREAM.import(py, "beamport._tables", "of_stream")?.call1((stream, library, limit, said))
+}
+
 /// A time as Python writes it, in ns since 1970 UTC.
 pub(crate) fn nanoseconds(py: Python<'_>, asked: &Bound<'_, PyAny>, word: &str, now: i64) -> PyResult<i64> {
     static READ: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
@@ -348,6 +379,80 @@ impl Stream {
         Cursor::open(py, &self.place, wanted).map(Batches::new)
     }
 
+    /// The messages as a `pandas.DataFrame` with the index `time` (UTC): a row a message with its `origin` and the fields
+    /// of its schema (`value`), of frames and data arrays their attributes; of events (`ev44`) a row an event, with
+    /// `time_of_flight` in ns and `pixel_id`, at the time of its pulse.
+    ///
+    /// since, until, start, stop, origin, schema, early: as for `read`.
+    /// limit: at most so many messages. Default: all; above 1 GiB an `Error` asks for less.
+    ///
+    /// Slices have it too: `stream[-1000:].to_pandas()`. Raises `Error` where pandas is not installed.
+    ///
+    /// Example: `data["devices"].to_pandas(since="-1 h", origin="T")["value"].plot()`
+    #[allow(clippy::too_many_arguments, reason = "each is a word of its own for the user")]
+    #[pyo3(signature = (since=None, until=None, start=None, stop=None, origin=None, schema=None, early=false, limit=None))]
+    fn to_pandas<'py>(
+        slf: &Bound<'py, Self>,
+        since: Option<Bound<'py, PyAny>>,
+        until: Option<Bound<'py, PyAny>>,
+        start: Option<Bound<'py, PyAny>>,
+        stop: Option<i64>,
+        origin: Option<&str>,
+        schema: Option<&str>,
+        early: bool,
+        limit: Option<i64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let words = Words { since, until, start, stop, origin, schema, early };
+        table(slf, "pandas", limit, words)
+    }
+
+    /// The values as an `xarray.DataArray` over `time` (UTC): numbers, or the arrays of frames and data arrays, with the
+    /// names, units and coordinates of a data array (`da00`). Attributes that all messages have are coordinates.
+    ///
+    /// The words are those of `to_pandas`. Raises `Error` where messages differ in schema or shape, for events, and where
+    /// xarray is not installed.
+    ///
+    /// Example: `data["camera"].to_xarray(start=-100).mean("time").plot()`
+    #[allow(clippy::too_many_arguments, reason = "each is a word of its own for the user")]
+    #[pyo3(signature = (since=None, until=None, start=None, stop=None, origin=None, schema=None, early=false, limit=None))]
+    fn to_xarray<'py>(
+        slf: &Bound<'py, Self>,
+        since: Option<Bound<'py, PyAny>>,
+        until: Option<Bound<'py, PyAny>>,
+        start: Option<Bound<'py, PyAny>>,
+        stop: Option<i64>,
+        origin: Option<&str>,
+        schema: Option<&str>,
+        early: bool,
+        limit: Option<i64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let words = Words { since, until, start, stop, origin, schema, early };
+        table(slf, "xarray", limit, words)
+    }
+
+    /// The values as a `scipp.DataArray` over `time`, as `to_xarray` has them, with units and the errors of data arrays as
+    /// variances; events (`ev44`) along `event`, with the coordinates that scippnexus reads from a file.
+    ///
+    /// The words are those of `to_pandas`. Raises `Error` as `to_xarray` does, and where scipp is not installed.
+    ///
+    /// Example: `data["detector"].to_scipp(since="-10 s").hist(event_time_offset=100)`
+    #[allow(clippy::too_many_arguments, reason = "each is a word of its own for the user")]
+    #[pyo3(signature = (since=None, until=None, start=None, stop=None, origin=None, schema=None, early=false, limit=None))]
+    fn to_scipp<'py>(
+        slf: &Bound<'py, Self>,
+        since: Option<Bound<'py, PyAny>>,
+        until: Option<Bound<'py, PyAny>>,
+        start: Option<Bound<'py, PyAny>>,
+        stop: Option<i64>,
+        origin: Option<&str>,
+        schema: Option<&str>,
+        early: bool,
+        limit: Option<i64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let words = Words { since, until, start, stop, origin, schema, early };
+        table(slf, "scipp", limit, words)
+    }
+
     /// Deletes the position of a name: nothing waits for it any more.
     ///
     /// Raises `Error` while a process reads under it. False if there is no such name.
@@ -369,7 +474,8 @@ impl Stream {
         Ok(latest)
     }
 
-    /// `stream[7]` is the message with sequence 7, `stream[-1]` the newest that can be read, `stream[-10:]` a list.
+    /// `stream[7]` is the message with sequence 7, `stream[-1]` the newest that can be read, `stream[-10:]` a list that has
+    /// `to_pandas`, `to_xarray` and `to_scipp` too.
     ///
     /// Raises `IndexError` where there is no such message, `Error` where retention has deleted it.
     fn __getitem__<'py>(&self, py: Python<'py>, at: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
@@ -387,7 +493,8 @@ impl Stream {
                     self.between(py, place(start, low), place(stop, high))?
                 }
             };
-            return Ok(PyList::new(py, messages)?.into_any());
+            static LIST: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+            return LIST.import(py, "beamport._tables", "MessageList")?.call1((messages,));
         }
         let asked: i64 = at.extract()?;
         let messages = match u64::try_from(asked) {
