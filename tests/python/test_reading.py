@@ -344,7 +344,7 @@ def test_count_is_what_can_be_read(disk):
         assert sequences(stream.read(start=count - 1))[0] == stream[count - 1].sequence == count - 1
         assert sequences(stream.read(stop=count)) == list(range(count))
         assert len(stream) >= count and stream[-1].sequence >= count - 1 and stream.disk >= count
-        assert f"messages 0 to {stream.count}" in repr(stream)
+        assert count <= int(repr(stream).removesuffix(">").rpartition(" ")[2]) <= stream.count
         readable.add(n + 1 - count)
     assert max(readable) > 0, "the disk was always as fast as the test"
     assert writer.flush()
