@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
-from . import _core
+from . import _core, _html
 from ._core import Stream, Writer
 from ._errors import Error, missing
 from ._run import Run, read_runs
@@ -120,6 +120,9 @@ class Data(Mapping[str, Stream]):
     def __repr__(self) -> str:
         """Name the folder and its streams."""
         return f"<beamport.Data {str(self._folder)!r}: {', '.join(self) or 'no streams'}>"
+
+    def _repr_html_(self) -> str:
+        return _html.data(self)
 
     def __reduce__(self) -> NoReturn:
         """Refuse: beamport never unpickles."""

@@ -548,6 +548,11 @@ impl Stream {
         ))
     }
 
+    /// For notebooks.
+    fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("beamport._html")?.call_method1("stream", (slf,))
+    }
+
     fn __reduce__(&self, py: Python<'_>) -> PyResult<()> {
         Err(unpicklable(py, "a stream"))
     }
