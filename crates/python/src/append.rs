@@ -22,8 +22,8 @@ use wire::Message;
 
 /// Writes a stream: appends messages at its end. `Data.create` opens one.
 ///
-/// One process writes a stream at a time, and one thread a writer. `with` closes it at the end; what was appended is then
-/// as safe as the level of the stream promises.
+/// One process writes a stream at a time, and one thread a writer. `with` closes it at the end; what was appended is
+/// then as safe as the level of the stream promises.
 ///
 /// Example:
 ///     >>> import beamport, os
@@ -66,9 +66,9 @@ impl Writer {
     /// Append one message; returns its sequence. Waits for room where readers hold the stream back.
     ///
     /// content: the message as bytes, as `beamport.wire.serialise_...` makes it; or its schema (`"ev44"`), with `fields`.
-    /// fields: values by the names of the schema, with numpy arrays, numbers, texts, and dictionaries for tables. A time
-    ///     and a `source_name` that are left out are `time` (or now) and `origin`. Or, with a schema that beamport does not
-    ///     know, bytes.
+    /// fields: values by the names of the schema, with numpy arrays, numbers, texts, and dictionaries for tables. A
+    ///     time and a `source_name` that are left out are `time` (or now) and `origin`. Or, with a schema that beamport
+    ///     does not know, bytes.
     /// time: source time, as `since` of `Stream.read` takes it. Default: the time in the message, else now.
     /// origin: who made it. Default: the name in the message (`source_name`, `name`, `source` or `key`).
     /// origin_seq: its number from its maker. Default: one more than the newest of the origin.

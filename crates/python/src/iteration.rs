@@ -1,7 +1,7 @@
 //! Python's iterators over a stream: they wait by `next`, or are waited for by their descriptor and asked by `poll`.
 //!
-//! Constraints: several threads may share one; each message goes to exactly one of them. Signal handlers run between two
-//! turns, never within one.
+//! Constraints: several threads may share one; each message goes to exactly one of them. Signal handlers run between
+//! two turns, never within one.
 //!
 //! Failure behaviour: what a thread reads and cannot hand out is raised by the next call, after all that was read.
 
@@ -26,7 +26,8 @@ use store::Watch;
 /// How errors name it.
 const ITERATION: &str = "an iteration";
 
-/// A cursor as Python's iterators have it: they wait by `next`, or are waited for by their descriptor and asked by `poll`.
+/// A cursor as Python's iterators have it: they wait by `next`, or are waited for by their descriptor and asked by
+/// `poll`.
 struct Shared {
     /// None once it has come to its end.
     cursor: Option<Cursor>,
@@ -146,7 +147,7 @@ fn ended(py: Python<'_>) -> PyErr {
     fault::error(py, Fault::new("no position is available", "the iteration has ended").hint(hint))
 }
 
-/// What a look without waiting says to Python.
+/// The answer of a look without waiting, for Python.
 #[derive(IntoPyObject)]
 enum Said<T> {
     Item(T),

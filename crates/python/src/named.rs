@@ -17,7 +17,7 @@ const TIMES: [&str; 4] = ["timestamp", "reference_time", "pulse_time", "packet_t
 /// Fields for the name of who made it.
 const MAKERS: [&str; 2] = ["source_name", "name"];
 
-/// What stands beside the fields of a message, for those that are not given.
+/// The arguments beside the fields of a message, for fields that are not given.
 pub(crate) struct Beside<'a> {
     /// Source time, ns since 1970 UTC.
     pub(crate) time: i64,

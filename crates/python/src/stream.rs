@@ -198,7 +198,7 @@ struct Words<'a, 'py> {
     early: bool,
 }
 
-/// What a library makes of messages.
+/// Calls the maker of a table of a library.
 fn table<'py>(
     stream: &Bound<'py, Stream>,
     library: &str,
@@ -379,9 +379,9 @@ impl Stream {
         Cursor::open(py, &self.place, wanted).map(Batches::new)
     }
 
-    /// The messages as a `pandas.DataFrame` with the index `time` (UTC): a row a message with its `origin` and the fields
-    /// of its schema (`value`), of frames and data arrays their attributes; of events (`ev44`) a row an event, with
-    /// `time_of_flight` in ns and `pixel_id`, at the time of its pulse.
+    /// The messages as a `pandas.DataFrame` with the index `time` (UTC): a row a message with its `origin` and the
+    /// fields of its schema (`value`), of frames and data arrays their attributes; of events (`ev44`) a row an event,
+    /// with `time_of_flight` in ns and `pixel_id`, at the time of its pulse.
     ///
     /// since, until, start, stop, origin, schema, early: as for `read`.
     /// limit: at most so many messages. Default: all; above 1 GiB an `Error` asks for less.
@@ -390,7 +390,9 @@ impl Stream {
     ///
     /// Example: `data["devices"].to_pandas(since="-1 h", origin="T")["value"].plot()`
     #[allow(clippy::too_many_arguments, reason = "each is a word of its own for the user")]
-    #[pyo3(signature = (since=None, until=None, start=None, stop=None, origin=None, schema=None, early=false, limit=None))]
+    #[pyo3(signature = (
+        since=None, until=None, start=None, stop=None, origin=None, schema=None, early=false, limit=None
+    ))]
     fn to_pandas<'py>(
         slf: &Bound<'py, Self>,
         since: Option<Bound<'py, PyAny>>,
@@ -406,15 +408,17 @@ impl Stream {
         table(slf, "pandas", limit, words)
     }
 
-    /// The values as an `xarray.DataArray` over `time` (UTC): numbers, or the arrays of frames and data arrays, with the
-    /// names, units and coordinates of a data array (`da00`). Attributes that all messages have are coordinates.
+    /// The values as an `xarray.DataArray` over `time` (UTC): numbers, or the arrays of frames and data arrays, with
+    /// the names, units and coordinates of a data array (`da00`). Attributes that all messages have are coordinates.
     ///
-    /// The words are those of `to_pandas`. Raises `Error` where messages differ in schema or shape, for events, and where
-    /// xarray is not installed.
+    /// The words are those of `to_pandas`. Raises `Error` where messages differ in schema or shape, for events, and
+    /// where xarray is not installed.
     ///
     /// Example: `data["camera"].to_xarray(start=-100).mean("time").plot()`
     #[allow(clippy::too_many_arguments, reason = "each is a word of its own for the user")]
-    #[pyo3(signature = (since=None, until=None, start=None, stop=None, origin=None, schema=None, early=false, limit=None))]
+    #[pyo3(signature = (
+        since=None, until=None, start=None, stop=None, origin=None, schema=None, early=false, limit=None
+    ))]
     fn to_xarray<'py>(
         slf: &Bound<'py, Self>,
         since: Option<Bound<'py, PyAny>>,
@@ -430,14 +434,16 @@ impl Stream {
         table(slf, "xarray", limit, words)
     }
 
-    /// The values as a `scipp.DataArray` over `time`, as `to_xarray` has them, with units and the errors of data arrays as
-    /// variances; events (`ev44`) along `event`, with the coordinates that scippnexus reads from a file.
+    /// The values as a `scipp.DataArray` over `time`, as `to_xarray` has them, with units and the errors of data arrays
+    /// as variances; events (`ev44`) along `event`, with the coordinates that scippnexus reads from a file.
     ///
     /// The words are those of `to_pandas`. Raises `Error` as `to_xarray` does, and where scipp is not installed.
     ///
     /// Example: `data["detector"].to_scipp(since="-10 s").hist(event_time_offset=100)`
     #[allow(clippy::too_many_arguments, reason = "each is a word of its own for the user")]
-    #[pyo3(signature = (since=None, until=None, start=None, stop=None, origin=None, schema=None, early=false, limit=None))]
+    #[pyo3(signature = (
+        since=None, until=None, start=None, stop=None, origin=None, schema=None, early=false, limit=None
+    ))]
     fn to_scipp<'py>(
         slf: &Bound<'py, Self>,
         since: Option<Bound<'py, PyAny>>,
@@ -474,8 +480,8 @@ impl Stream {
         Ok(latest)
     }
 
-    /// `stream[7]` is the message with sequence 7, `stream[-1]` the newest that can be read, `stream[-10:]` a list that has
-    /// `to_pandas`, `to_xarray` and `to_scipp` too.
+    /// `stream[7]` is the message with sequence 7, `stream[-1]` the newest that can be read, `stream[-10:]` a list that
+    /// has `to_pandas`, `to_xarray` and `to_scipp` too.
     ///
     /// Raises `IndexError` where there is no such message, `Error` where retention has deleted it.
     fn __getitem__<'py>(&self, py: Python<'py>, at: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
