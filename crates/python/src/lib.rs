@@ -27,6 +27,7 @@ mod position;
 mod reader_pool;
 mod results;
 mod stream;
+mod trial;
 mod worker;
 mod writer;
 
@@ -59,6 +60,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<iteration::Batches>()?;
     module.add_class::<memory::View>()?;
     module.add_class::<worker::PySlot>()?;
+    module.add_class::<trial::Trial>()?;
     module.add_class::<append::Writer>()?;
     module.add_class::<writer::Writer>()
 }

@@ -206,7 +206,7 @@ const CRATES: [Layers; 17] = [
         krate: "python",
         layers: &[
             &["fault", "limits"],
-            &["books", "exclusive", "finder", "owned", "position"],
+            &["books", "exclusive", "finder", "owned", "position", "trial"],
             &["block", "reader_pool", "writer"],
             &["memory"],
             &["numpy"],
