@@ -214,7 +214,8 @@ fn table<'py>(
     for (name, word) in [("origin", words.origin), ("schema", words.schema)] {
         said.set_item(name, word)?;
     }
-    (said.set_item("stop", words.stop)?, said.set_item("early", words.early)?);
+    said.set_item("stop", words.stop)?;
+    said.set_item("early", words.early)?;
     OF_STREAM.import(py, "beamport._tables", "of_stream")?.call1((stream, library, limit, said))
 }
 

@@ -13,8 +13,6 @@ use std::path::Path;
 
 /// File of a data folder: the number of the group that it is shared with.
 pub(crate) const MARK: &str = ".group";
-/// New files and folders get the group of this folder.
-const SETGID: u32 = 0o2000;
 
 /// The number of a group: that of its name, or the number that is written. `None` if there is no such group.
 pub fn group_number(name: &str) -> io::Result<Option<u32>> {
@@ -72,8 +70,9 @@ pub(crate) fn hand_over(path: &Path, group: Option<u32>) -> io::Result<()> {
     let mode = meta.mode() & 0o7777;
     let wanted = match group {
         _ if meta.is_file() && path.file_name().is_some_and(|name| name == "pins") => pins_mode(group.is_some()),
-        Some(_) if meta.is_dir() => mode | SETGID,
-        None if meta.is_dir() => mode & !SETGID,
+        // New files and folders get the group of their folder.
+        Some(_) if meta.is_dir() => mode | libc::S_ISGID,
+        None if meta.is_dir() => mode & !libc::S_ISGID,
         _ => mode,
     };
     set_mode(&file, &file.metadata()?, wanted)
