@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,6 +70,17 @@ class Slot:
         from ._run import Run
 
         return Run(Data(self._data or Path()), json.loads(text))
+
+    @contextlib.contextmanager
+    def _as(self, data: Path, worker: str, read: Callable[[], str | None]) -> Iterator[None]:
+        """Be the only slot of a worker for a while, without its log."""
+        before = dict(vars(self))
+        self.worker, self._data, self._folder, self._read = worker, data, data / ".files" / worker, read
+        try:
+            yield
+        finally:
+            vars(self).clear()
+            vars(self).update(before)
 
     def _begin(self, data: str, worker: str, number: int, read: Callable[[], str | None]) -> None:
         """Be the slot of this process."""

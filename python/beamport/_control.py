@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import math
 import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ._errors import Error
+from ._errors import Error, denied
 
 # The instrument answers once the command is written down, or after 15 s that it is not.
 PATIENCE_S = 17.0
+# A cut-over loads code and finishes what is under way; the instrument gives up by itself before.
+CUTOVER_S = 605.0
 
 
 def ask(folder: Path, request: dict[str, Any], *, patience_s: float = PATIENCE_S) -> dict[str, Any]:
@@ -44,6 +48,12 @@ def ask(folder: Path, request: dict[str, Any], *, patience_s: float = PATIENCE_S
     return ok
 
 
+def put(folder: Path, pv: str, value: Any, *, timeout: float, wait: bool) -> float:
+    """Have the instrument that runs in `folder` write a PV; returns the seconds until its server answered."""
+    request = {"command": "put", "pv": pv, "value": _as_json(value), "timeout": round(timeout * 1e9), "wait": wait}
+    return float(ask(folder, request, patience_s=timeout + PATIENCE_S)["seconds"])
+
+
 def is_listening(folder: Path) -> bool:
     """Whether an instrument takes commands in this folder."""
     try:
@@ -64,7 +74,24 @@ def _connected(folder: Path) -> Iterator[socket.socket]:
                 line.connect(f"/proc/self/fd/{place}/control.sock")
             finally:
                 os.close(place)
+        except PermissionError:
+            error = PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder / "control.sock"))
+            raise denied(f"the instrument in `{folder}` takes no command of this user", error) from None
         except OSError as error:
             hint = "start it with `beamport up FILE` in another terminal, or with `beamport.run`"
             raise Error(f"no instrument is running in `{folder}`", os.strerror(error.errno or 0), hint) from None
         yield line
+
+
+def _as_json(value: Any) -> Any:
+    """Turn a value of `put` into JSON, which has no numbers that are not finite: they become text."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    match value:
+        case list() | tuple():
+            return [_as_json(item) for item in value]
+        case float() if not math.isfinite(value):
+            return str(value)
+        case bool() | int() | float() | str():
+            return value
+    kind = type(value).__name__
+    raise Error("the value cannot be written to a PV", f"it is a {kind}", "write a number, text or a list of them")

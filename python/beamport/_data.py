@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
-from . import _core
+from . import _core, _html
+from ._control import CUTOVER_S, ask, put
 from ._core import Stream, Writer
-from ._errors import Error, missing
+from ._errors import Error, denied, missing
 from ._run import Run, read_runs
+from ._when import nanoseconds
 
 # Streams by which beamport keeps its books; so are all with a dot in the name, like `file.commits`.
 _BOOKS = frozenset({"control", "runs", "status"})
@@ -23,6 +27,9 @@ class Data(Mapping[str, Stream]):
     It reads the folder on each access, so it includes streams and runs that come later. The streams in
     which beamport keeps its books (`runs`, `control`, `status`, and all with a dot in the name) are had by name but
     not listed.
+
+    Where an instrument runs in the folder, whoever started it, `begin`, `end`, `put`, `configure`, `cutover`, `ask` and
+    `status` command it. Each command connects anew, so the instrument may be restarted between two of them.
 
     Example:
         >>> import beamport, os
@@ -51,6 +58,7 @@ class Data(Mapping[str, Stream]):
     @property
     def runs(self) -> list[Run]:
         """All runs, oldest first, as they are now."""
+        self._enter(f"cannot read the runs of {self._folder}")
         return read_runs(self)
 
     def run(self, name: str) -> Run:
@@ -87,6 +95,90 @@ class Data(Mapping[str, Stream]):
         """
         return Writer(self._folder, name, level, live)
 
+    def begin(self, name: str | None = None, *, duration: str | None = None, **metadata: Any) -> Run:
+        """Begin a run now.
+
+        name: letters, digits, `_` and `-`; `None` takes the next number.
+        duration: `"10 min"`; `None` runs until `end`.
+        metadata: what the file should say about the run: `title="Ni on glass"`.
+
+        Raises `Error` if the name is taken or the instrument does not answer.
+        """
+        request: dict[str, Any] = {"command": "begin", "metadata": metadata}
+        if duration is not None:
+            start = time.time_ns()
+            request |= {"start": start, "stop": start - nanoseconds(f"-{duration}", "duration", 0)}
+        return self._command(request, name)
+
+    def end(self, name: str | None = None) -> Run:
+        """End a run now; `None` ends the only open one. Raises `Error` if there is none."""
+        return self._command({"command": "end"}, name)
+
+    def ask(self, source: str, request: Any) -> Any:
+        """Ask a source while it runs, in words of its kind; returns its answer.
+
+        source: the NAME of its section `[source.NAME]`.
+        request: what JSON can say.
+
+        Raises `Error` if there is no such source, if it does not take the request, or if it does not answer.
+        """
+        return ask(self.folder, {"command": "ask", "source": source, "request": request})["answer"]
+
+    def put(self, pv: str, value: Any, *, timeout: float = 5.0, wait: bool = True) -> float:
+        """Write a value to an EPICS PV through the instrument that runs; returns the seconds until its server answered.
+
+        pv: the name; a prefix `pva:` or `ca:` chooses the protocol, without one it is that of the source that lists it.
+        value: a number, text, bool, or a list or array of them.
+        timeout: how long to wait for the answer, in seconds.
+        wait: wait until the record has processed, of a motor until it has arrived; `False` waits for the server alone.
+
+        The instrument records it in the stream `control`, as `beamport put` and `beamport.epics.put` do. Raises `Error`
+        if no instrument runs, if no server has the PV, or if the server refuses the value.
+        """
+        return put(self.folder, pv, value, timeout=timeout, wait=wait)
+
+    def configure(self, worker: str, *, slots: int | None = None, **parameters: Any) -> dict[str, Any]:
+        """Change a running worker; returns its new state: `worker`, `slots`, `code`, all its `parameters`.
+
+        Of a worker on several hosts: `worker`, `hosts` (the state on each) and `away`, the hosts that follow later.
+
+        worker: the NAME of its section `[worker.NAME]`.
+        slots: new number of slots; `None` keeps it.
+        parameters: those to change; `None` removes one. They apply from the next block on, and after a restart.
+
+        Raises `Error` if there is no such worker, or the instrument does not answer.
+        """
+        request: dict[str, Any] = {"command": "configure", "worker": worker, "parameters": parameters}
+        return ask(self.folder, request if slots is None else request | {"slots": slots})
+
+    def cutover(self, shadow: str) -> dict[str, Any]:
+        """Switch a worker to the code of its shadow; returns the first message affected.
+
+        shadow: the NAME of the section `[worker.NAME]` that has `shadow = "OLD"`.
+
+        The answer has `worker` (OLD), its `code`, `parameters` and `slots` from now on; `from`, a list with `stream`,
+        `epoch` and `sequence` of the first message of each input that the new code is given; `output`, the sequence of
+        what it makes first; and `compared`, what `beamport compare` said just before. It comes when the change stands:
+        all before that message was made by the old code, all from it on will be by the new.
+
+        Raises `Error` if there is no such shadow, if its code cannot be loaded, or if the old code does not finish what
+        it has: then the old code goes on.
+        """
+        return ask(self.folder, {"command": "cutover", "shadow": shadow}, patience_s=CUTOVER_S)
+
+    def status(self) -> dict[str, Any]:
+        """Say how it does now: `pid`, `instrument`, `troubles`, `running`, `workers`, `hosts`.
+
+        `troubles` are the errors that keep parts of it from their work, as text. `running` has a dictionary for each
+        stage by its name: `kind` (`"source"`, `"merge"`, `"worker"` or `"sink"`), `status` (what a source or live sink
+        reports of itself, or `None`) and `trouble` (its error as `what`, `cause` and `hint`, or `None`). `workers` has
+        for each worker the `numbers` of its statistics, and the `statistics` of each slot. `hosts` has for each other
+        host of an instrument on several its `state`, its `workers` as it has said last, and its `troubles`.
+
+        Raises `Error` if the instrument does not answer.
+        """
+        return ask(self.folder, {"command": "status"})
+
     def stages(self) -> list[dict[str, Any]]:
         """Account for every message that merges, workers and live sinks were given, derived from their newest commits.
 
@@ -94,6 +186,7 @@ class Data(Mapping[str, Stream]):
         reason, `held` (not looked at yet, or waiting) and `closed` (`read` is the sum of the others). Counts are
         messages, since the stage began to read the input, whatever the run.
         """
+        self._enter(f"cannot account for {self._folder}")
         rows: list[dict[str, Any]] = json.loads(_core._stages(self._folder))
         return rows
 
@@ -109,6 +202,8 @@ class Data(Mapping[str, Stream]):
         """Go through the names of the instrument's streams, sorted."""
         try:
             names = sorted(os.listdir(self._folder))
+        except PermissionError as error:
+            raise denied(f"cannot list {self._folder}", error) from None
         except OSError as error:
             raise Error(f"cannot list {self._folder}", os.strerror(error.errno or 0)) from None
         return (name for name in names if name not in _BOOKS and "." not in name and self._has(name))
@@ -121,14 +216,31 @@ class Data(Mapping[str, Stream]):
         """Name the folder and its streams."""
         return f"<beamport.Data {str(self._folder)!r}: {', '.join(self) or 'no streams'}>"
 
+    def _repr_html_(self) -> str:
+        return _html.data(self)
+
     def __reduce__(self) -> NoReturn:
         """Refuse: beamport never unpickles."""
         cause = "it refers to memory of this machine"
         raise Error("cannot pickle a data folder", cause, "send its path and call `beamport.open` there")
 
+    def _command(self, request: dict[str, Any], name: str | None) -> Run:
+        answer = ask(self.folder, request if name is None else request | {"run": name})
+        return self.run(answer["name"])
+
+    def _enter(self, what: str) -> None:
+        """Refuse where this user may not enter the folder."""
+        if os.path.lexists(self._folder) and not os.access(self._folder, os.X_OK):
+            raise denied(what, PermissionError(errno.EACCES, "", str(self._folder / "runs")))
+
     def _has(self, name: str) -> bool:
         # A name is never a way out of the folder.
-        return name not in ("", ".", "..") and "/" not in name and (self._folder / name / "stream").is_file()
+        if name in ("", ".", "..") or "/" in name:
+            return False
+        try:
+            return (self._folder / name / "stream").is_file()
+        except PermissionError as error:
+            raise denied(f"stream `{name}` cannot be opened", error) from None
 
 
 def open(folder: str | os.PathLike[str]) -> Data:
@@ -136,7 +248,8 @@ def open(folder: str | os.PathLike[str]) -> Data:
 
     folder: where the streams are, for example `"beamport-data/amor"` (`data` in the instrument file).
 
-    Raises `Error` if the folder does not exist. A folder without streams is accepted: they may come.
+    Raises `Error` if the folder does not exist. A folder without streams is accepted: they may come. Files of another
+    user that may not be read raise an `Error` that names the file, its owner and its group.
 
     Example:
         >>> import beamport, os
@@ -147,11 +260,15 @@ def open(folder: str | os.PathLike[str]) -> Data:
         1 [4 2 3]
     """
     path = Path(folder)
-    if not path.is_dir():
+    try:
+        is_there = path.is_dir()
+    except PermissionError as error:
+        raise denied(f"cannot open `{path}`", error) from None
+    if not is_there:
         cause = "it is a file" if path.exists() else "no such folder"
         hint = "name the folder that holds the streams; `beamport demo` makes `beamport-data/demo`"
         raise Error(f"cannot open `{path}`", cause, hint)
-    if (path / "stream").is_file():
+    if os.access(path, os.X_OK) and (path / "stream").is_file():
         hint = f'open its parent and take it by name: `beamport.open("{path.parent}")["{path.name}"]`'
         raise Error(f"cannot open `{path}` as a data folder", "it is one stream", hint)
     return Data(path)

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import grp
+import os
+import pwd
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
 
 
 class Error(Exception):
@@ -46,6 +51,39 @@ class MissingError(Error, KeyError):
     """A name that is not there; a `KeyError` too, so that mappings behave as Python's own."""
 
     __str__ = Error.__str__
+
+
+def denied(what: str, error: OSError) -> Error:
+    """Make the error for a file that this user may not use: which one, whose it is, and what to do about it."""
+    path = Path(os.fsdecode(error.filename or "."))
+    # The folder on the way that may not be entered, or the file itself.
+    found = next((up for up in reversed(path.parents) if not _may_enter(up)), path)
+    try:
+        at = found.stat()
+    except OSError:
+        return Error(what, f"no permission for {found}", "ask its owner to let your user read it")
+    owner, group = _name(at.st_uid, pwd.getpwuid), _name(at.st_gid, grp.getgrgid)
+    cause = f"{found} belongs to user {owner} and group {group}, mode {at.st_mode & 0o7777:o}"
+    if at.st_gid in (os.getegid(), *os.getgroups()):
+        return Error(what, cause, f'write `group = "{group}"` in the instrument file and start it again, as {owner}')
+    hint = f'become a member of the group {group}, or let {owner} write `group = "..."` in the instrument file'
+    return Error(what, cause, hint)
+
+
+def _denied(what: str, path: str) -> Error:
+    """As `denied`, for the compiled half."""
+    return denied(what, PermissionError(13, "", path))
+
+
+def _may_enter(folder: Path) -> bool:
+    return os.access(folder, os.X_OK) or not os.path.lexists(folder)
+
+
+def _name(number: int, of: Callable[[int], Any]) -> str:
+    try:
+        return str(of(number)[0])
+    except KeyError:
+        return str(number)
 
 
 def missing(what: str, name: str, there: Iterable[str]) -> MissingError:

@@ -18,24 +18,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from ._control import ask, is_listening
+from ._control import is_listening
 from ._data import Data
 from ._errors import Error
-from ._run import Run
-from ._when import nanoseconds
 
 # Lines of the program's own text that are kept for the error of a program that ends early.
 _LINES_KEPT = 200
 # Between two looks at a program that is starting: a person does not notice it.
 _LOOK_S = 0.05
-# A cut-over loads code and finishes what is under way; the instrument gives up by itself before.
-_CUTOVER_S = 605.0
 
 
 class Instrument(Data):
-    """A running instrument: its data folder and its control. Made by `beamport.run`, used in a `with` block.
+    """A running instrument: its data folder and its process. Made by `beamport.run`, used in a `with` block.
 
-    All that `Data` is, and `begin`, `end`, `status`, `wait` and `close`. Leaving the block closes it.
+    All that `Data` is, commands included, and `running`, `wait` and `close`. Leaving the block closes it.
     """
 
     def __init__(self, command: list[str], folder: Path, streams: list[str], unneeded: Path | None) -> None:
@@ -59,77 +55,6 @@ class Instrument(Data):
     def running(self) -> bool:
         """Whether it still runs."""
         return self._process.poll() is None
-
-    def begin(self, name: str | None = None, *, duration: str | None = None, **metadata: Any) -> Run:
-        """Begin a run now.
-
-        name: letters, digits, `_` and `-`; `None` takes the next number.
-        duration: `"10 min"`; `None` runs until `end`.
-        metadata: what the file should say about the run: `title="Ni on glass"`.
-
-        Raises `Error` if the name is taken or the instrument does not answer.
-        """
-        request: dict[str, Any] = {"command": "begin", "metadata": metadata}
-        if duration is not None:
-            start = time.time_ns()
-            request |= {"start": start, "stop": start - nanoseconds(f"-{duration}", "duration", 0)}
-        return self._command(request, name)
-
-    def end(self, name: str | None = None) -> Run:
-        """End a run now; `None` ends the only open one. Raises `Error` if there is none."""
-        return self._command({"command": "end"}, name)
-
-    def ask(self, source: str, request: Any) -> Any:
-        """Ask a source while it runs, in words of its kind; returns its answer.
-
-        source: the NAME of its section `[source.NAME]`.
-        request: what JSON can say.
-
-        Raises `Error` if there is no such source, if it does not take the request, or if it does not answer.
-        """
-        return ask(self.folder, {"command": "ask", "source": source, "request": request})["answer"]
-
-    def configure(self, worker: str, *, slots: int | None = None, **parameters: Any) -> dict[str, Any]:
-        """Change a running worker; returns its new state: `worker`, `slots`, `code`, all its `parameters`.
-
-        Of a worker on several hosts: `worker`, `hosts` (the state on each) and `away`, the hosts that follow later.
-
-        worker: the NAME of its section `[worker.NAME]`.
-        slots: new number of slots; `None` keeps it.
-        parameters: those to change; `None` removes one. They apply from the next block on, and after a restart.
-
-        Raises `Error` if there is no such worker, or the instrument does not answer.
-        """
-        request: dict[str, Any] = {"command": "configure", "worker": worker, "parameters": parameters}
-        return ask(self.folder, request if slots is None else request | {"slots": slots})
-
-    def cutover(self, shadow: str) -> dict[str, Any]:
-        """Switch a worker to the code of its shadow; returns the first message affected.
-
-        shadow: the NAME of the section `[worker.NAME]` that has `shadow = "OLD"`.
-
-        The answer has `worker` (OLD), its `code`, `parameters` and `slots` from now on; `from`, a list with `stream`,
-        `epoch` and `sequence` of the first message of each input that the new code is given; `output`, the sequence of
-        what it makes first; and `compared`, what `beamport compare` said just before. It comes when the change stands:
-        all before that message was made by the old code, all from it on will be by the new.
-
-        Raises `Error` if there is no such shadow, if its code cannot be loaded, or if the old code does not finish what
-        it has: then the old code goes on.
-        """
-        return ask(self.folder, {"command": "cutover", "shadow": shadow}, patience_s=_CUTOVER_S)
-
-    def status(self) -> dict[str, Any]:
-        """Say how it does now: `pid`, `instrument`, `troubles`, `running`, `workers`, `hosts`.
-
-        `troubles` are the errors that keep parts of it from their work, as text. `running` has a dictionary for each
-        stage by its name: `kind` (`"source"`, `"merge"`, `"worker"` or `"sink"`), `status` (what a source or live sink
-        reports of itself, or `None`) and `trouble` (its error as `what`, `cause` and `hint`, or `None`). `workers` has
-        for each worker the `numbers` of its statistics, and the `statistics` of each slot. `hosts` has for each other
-        host of an instrument on several its `state`, its `workers` as it has said last, and its `troubles`.
-
-        Raises `Error` if the instrument does not answer.
-        """
-        return ask(self.folder, {"command": "status"})
 
     def wait(self, timeout: float | None = None) -> dict[str, Any]:
         """Wait until its runs are sealed and it has ended by itself; returns its report.
@@ -196,10 +121,6 @@ class Instrument(Data):
         if status not in (0, 1):
             raise _error_of(self._lines, f"the instrument ended with status {status}")
         return _last_object(self._report)
-
-    def _command(self, request: dict[str, Any], name: str | None) -> Run:
-        answer = ask(self.folder, request if name is None else request | {"run": name})
-        return self.run(answer["name"])
 
 
 def run(instrument: str | os.PathLike[str] | Mapping[str, Any]) -> Instrument:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import _core
+from . import _core, _html
 from ._errors import Error, missing
 
 if TYPE_CHECKING:
@@ -110,15 +110,25 @@ class Run(Mapping[str, "Stream"]):
         """
         sinks = list(self._commits())
         account: dict[str, Any] = json.loads(_core._account(self._data.folder, self.name, sinks))
-        return account
+        return Ledger(account)
 
     def __repr__(self) -> str:
         """Name, state and streams."""
         return f"<beamport.Run `{self.name}` ({self.state}): {', '.join(self) or 'no streams'}>"
 
+    def _repr_html_(self) -> str:
+        return _html.run(self)
+
     def _commits(self) -> dict[str, tuple[str, bool]]:
         """Read the sinks that worked on the run, by name: the state of the newest commit, and whether it is the last."""
         return _core._commits(self._data.folder, self.name)
+
+
+class Ledger(dict[str, Any]):
+    """The account of a run, as a notebook shows it."""
+
+    def _repr_html_(self) -> str:
+        return _html.ledger(self)
 
 
 def read_runs(data: Data) -> list[Run]:

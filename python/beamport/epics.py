@@ -10,7 +10,6 @@ Example:
 
 from __future__ import annotations
 
-import math
 import os
 import selectors
 import threading
@@ -21,8 +20,8 @@ from typing import Any, Self
 
 from ._control import PATIENCE_S, ask
 from ._core import Message, Stream
+from ._data import Data
 from ._errors import Error
-from ._instrument import Instrument
 
 __all__ = ["Updates", "configure", "get", "put", "updates"]
 
@@ -37,7 +36,7 @@ _BACK = 65_536
 
 
 def configure(
-    instrument: Instrument,
+    instrument: Data,
     source: str,
     *,
     add: str | Mapping[str, Any] | Sequence[Any] = (),
@@ -59,7 +58,7 @@ def configure(
     return answer
 
 
-def get(instrument: Instrument, pv: str, *, timeout: float = 5.0, details: bool = False) -> Any:
+def get(instrument: Data, pv: str, *, timeout: float = 5.0, details: bool = False) -> Any:
     """Read an EPICS PV now.
 
     pv: the name; a prefix `pva:` or `ca:` chooses the protocol, without one it is that of the source that lists it.
@@ -75,7 +74,7 @@ def get(instrument: Instrument, pv: str, *, timeout: float = 5.0, details: bool 
     return answer if details else answer["value"]
 
 
-def put(instrument: Instrument, pv: str, value: Any, *, timeout: float = 5.0, wait: bool = True) -> float:
+def put(instrument: Data, pv: str, value: Any, *, timeout: float = 5.0, wait: bool = True) -> float:
     """Write a value to an EPICS PV; returns the seconds until its server answered.
 
     pv: the name; a prefix `pva:` or `ca:` chooses the protocol, without one it is that of the source that lists it.
@@ -87,11 +86,10 @@ def put(instrument: Instrument, pv: str, value: Any, *, timeout: float = 5.0, wa
     The instrument records it in the stream `control`, with the answer. Raises `Error` if no server has the PV, if the
     server refuses the value or keeps a part of it, or if it does not answer; the hint says what may help.
     """
-    request = {"command": "put", "pv": pv, "value": _as_json(value), "timeout": round(timeout * 1e9), "wait": wait}
-    return float(ask(instrument.folder, request, patience_s=timeout + PATIENCE_S)["seconds"])
+    return instrument.put(pv, value, timeout=timeout, wait=wait)
 
 
-def updates(instrument: Instrument, pv: str, callback: Callable[[Message], object] | None = None) -> Updates:
+def updates(instrument: Data, pv: str, callback: Callable[[Message], object] | None = None) -> Updates:
     """Follow the values of an EPICS PV that a source lists; returns an iterator of messages, for `for` or `async for`.
 
     pv: the name, without a prefix.
@@ -203,7 +201,7 @@ class Updates:
             callback(message)
 
 
-def _find(instrument: Instrument, pv: str) -> tuple[Stream, str] | None:
+def _find(instrument: Data, pv: str) -> tuple[Stream, str] | None:
     """Find the stream of a PV, and its origin there."""
     for stage, running in instrument.status()["running"].items():
         for row in (running["status"] or {}).get("streams") or []:
@@ -215,17 +213,3 @@ def _find(instrument: Instrument, pv: str) -> tuple[Stream, str] | None:
 def _listed(entries: str | Mapping[str, Any] | Sequence[Any]) -> list[Any]:
     """One entry needs no list; the letters of a text are no entries."""
     return [entries] if isinstance(entries, str | Mapping) else list(entries)
-
-
-def _as_json(value: Any) -> Any:
-    """Turn a value of `put` into JSON, which has no numbers that are not finite: they become text."""
-    value = value.tolist() if hasattr(value, "tolist") else value
-    match value:
-        case list() | tuple():
-            return [_as_json(item) for item in value]
-        case float() if not math.isfinite(value):
-            return str(value)
-        case bool() | int() | float() | str():
-            return value
-    kind = type(value).__name__
-    raise Error("the value cannot be written to a PV", f"it is a {kind}", "write a number, text or a list of them")

@@ -11,6 +11,7 @@ from types import ModuleType
 
 import beamport
 import beamport.epics
+import beamport.testing
 from beamport import _core
 
 BEGIN = "<!-- From here on made from the docstrings by tests/python/reference_page.py; a test compares. -->"
@@ -39,7 +40,13 @@ def page() -> str:
     named = [(name, getattr(beamport, name)) for name in order]
     # Nobody makes one by its name: it is what `Data.create` gives.
     named.insert(order.index("Stream") + 1, ("Writer", _core.Writer))
-    return BEGIN + "\n" + "".join(_section(name, thing) for name, thing in named) + _module(beamport.epics)
+    return (
+        BEGIN
+        + "\n"
+        + "".join(_section(name, thing) for name, thing in named)
+        + _module(beamport.testing)
+        + _module(beamport.epics)
+    )
 
 
 def _module(module: ModuleType) -> str:

@@ -156,6 +156,31 @@ def test_commands_to_nobody_say_so(workplace):
     assert "beamport up" in caught.value.hint
 
 
+def test_a_folder_that_is_opened_has_the_commands_of_the_instrument_that_runs_there(workplace):
+    """Each command connects anew: the instrument may end and start between two of them."""
+    with pytest.raises(beamport.Error, match="no such folder"):
+        beamport.open("beamport-data/tiny")
+    with beamport.run(INSTRUMENT):
+        data = beamport.open("beamport-data/tiny")
+        first = data.begin("first", title="Ni")
+        assert (first.name, first.state, first.metadata["title"]) == ("first", "open", "Ni")
+        assert data.status()["running"]["detector"]["kind"] == "source"
+    for command in (lambda: data.begin(), lambda: data.end(), lambda: data.status(), lambda: data.put("A", 1)):
+        with pytest.raises(beamport.Error, match="no instrument is running in") as caught:
+            command()
+        assert "beamport up" in caught.value.hint
+    with beamport.run(INSTRUMENT):
+        assert data.begin("second").state == "open"
+        assert data.end("second").stop is not None
+        with pytest.raises(beamport.Error, match="cannot configure `nothing`"):
+            data.configure("nothing", slots=2)
+        with pytest.raises(beamport.Error, match="nothing"):
+            data.ask("nothing", {})
+        with pytest.raises(beamport.Error, match="nothing"):
+            data.cutover("nothing")
+    assert [run.name for run in data.runs] == ["first", "second"]
+
+
 def test_wait_has_an_end(workplace):
     with beamport.run(INSTRUMENT) as tiny:
         with pytest.raises(beamport.Error, match="still runs") as caught:

@@ -332,6 +332,26 @@ def test_a_disk_stream_without_its_shared_memory(disk):
     assert [m["pixel_id"].tolist() for m in stream.read()] == [pixels_of(n).tolist() for n in range(50)]
 
 
+def test_count_is_what_can_be_read(disk):
+    """Of a disk stream that is being written: what is not safe yet is neither counted nor read."""
+    writer = write_events(disk / "detector", range(3), level="disk", close=False)
+    assert writer.flush()
+    stream = beamport.open(disk)["detector"]
+    readable = set()
+    for n in range(3, 400):
+        writer.append(ev44(n, T0 + n, pixels_of(n)), T0 + n, origin="bank0", origin_seq=n)
+        count = stream.count
+        assert sequences(stream.read(start=count - 1))[0] == stream[count - 1].sequence == count - 1
+        assert sequences(stream.read(stop=count)) == list(range(count))
+        assert len(stream) >= count and stream[-1].sequence >= count - 1 and stream.disk >= count
+        assert count <= int(repr(stream).removesuffix(">").rpartition(" ")[2]) <= stream.count
+        readable.add(n + 1 - count)
+    assert max(readable) > 0, "the disk was always as fast as the test"
+    assert writer.flush()
+    assert stream.count == 400
+    writer.close()
+
+
 def test_early_reads_past_the_disk_mark(disk):
     writer = write_events(disk / "detector", range(3), level="disk", close=False)
     stream = beamport.open(disk)["detector"]

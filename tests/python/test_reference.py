@@ -22,7 +22,7 @@ def test_at_most_sixteen_public_names():
     names = {name for name in vars(beamport) if not name.startswith("_") and name != "version"}
     # A module of its own is not counted: nobody meets it who does not ask for it.
     public = {name for name in names if not inspect.ismodule(getattr(beamport, name))}
-    assert names - public <= {"epics", "files", "nexus", "wire"}
+    assert names - public <= {"epics", "files", "nexus", "testing", "wire"}
     assert len(beamport.__all__) <= 16
     assert public == set(beamport.__all__)
 
@@ -77,7 +77,9 @@ def test_the_stub_has_the_names_of_the_module():
     assert names == {name for name in vars(_core) if not name.startswith("__")}
 
 
-@pytest.mark.parametrize("module", ["beamport", "beamport._data", "beamport._errors", "beamport._when"])
+@pytest.mark.parametrize(
+    "module", ["beamport", "beamport._data", "beamport._errors", "beamport._when", "beamport.testing"]
+)
 def test_examples(module, memory, monkeypatch):
     writer = write_events(memory / "detector", [], close=False)
     for n, pixels in enumerate([[3, 1, 2], [4, 2, 3], [5, 3, 4]]):

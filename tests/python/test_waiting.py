@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import select
 import selectors
+import signal
 import threading
 import time
 
 import beamport
 import pytest
 from beamport._core import _Writer
-from payloads import T0, write_events
+from payloads import SECOND, T0, write_events
 
 # A guard against hanging, not a promise.
 GUARD_S = 60
@@ -213,4 +215,156 @@ def test_a_forked_child_must_not_use_what_its_parent_opened(memory):
     writer.append(b"parent", T0)
     assert readable(messages)
     assert (message := messages.poll()).sequence == 1 and bytes(message.payload) == b"parent"
+    writer.close()
+
+
+@pytest.mark.parametrize("how", ["read", "batches"])
+def test_threads_share_one_iteration(memory, how):
+    """Each message goes to exactly one thread, and a thread that waits does not keep the others from ending it."""
+    writer = write_events(memory / "detector", [], close=False)
+    shared = getattr(beamport.open(memory)["detector"], how)(follow=True, stop=3000)
+    seen: list[list[int]] = [[] for _ in range(4)]
+
+    def go(mine: list[int]) -> None:
+        for item in shared:
+            mine += [item.sequence] if how == "read" else item.sequences.tolist()
+
+    threads = [threading.Thread(target=go, args=[mine]) for mine in seen]
+    for thread in threads:
+        thread.start()
+    for _ in range(3000):
+        writer.append(b"some", T0)
+    for thread in threads:
+        thread.join(GUARD_S)
+        assert not thread.is_alive()
+    assert sorted(sum(seen, [])) == list(range(3000))
+    assert all(mine == sorted(mine) for mine in seen)
+    writer.close()
+
+
+def test_another_thread_ends_an_iteration_that_waits(memory):
+    writer = write_events(memory / "detector", range(1), close=False)
+    messages = beamport.open(memory)["detector"].read(follow=True)
+    seen: list[int] = []
+    thread = threading.Thread(target=lambda: seen.extend(m.sequence for m in messages))
+    thread.start()
+    began = time.monotonic()
+    while not seen and time.monotonic() - began < GUARD_S:
+        time.sleep(0.001)
+    assert messages.position[2] == 1
+    messages.close()
+    thread.join(GUARD_S)
+    assert not thread.is_alive() and seen == [0]
+    writer.close()
+
+
+def test_a_signal_handler_ends_an_iteration_that_waits(memory):
+    """It runs between two turns of the thread that waits: no thread waits for itself."""
+    writer = write_events(memory / "detector", range(2), close=False)
+    messages = beamport.open(memory)["detector"].read(follow=True)
+    before = signal.signal(signal.SIGALRM, lambda *_: messages.close())
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        assert [m.sequence for m in messages] == [0, 1]
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    writer.close()
+
+
+def test_a_process_forked_while_a_thread_waits(memory):
+    """The thread that has the turn does not exist in the child, which must not wait for it."""
+    writer = write_events(memory / "detector", range(1), close=False)
+    messages = beamport.open(memory)["detector"].read(follow=True, stop=2)
+    thread = threading.Thread(target=lambda: list(messages))
+    thread.start()
+    for _ in range(20):
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                with pytest.raises(beamport.Error, match="fork"):
+                    next(messages)
+                messages.close()
+                status = 0
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    writer.append(b"last", T0)
+    thread.join(GUARD_S)
+    assert not thread.is_alive()
+    writer.close()
+
+
+@pytest.mark.parametrize("how", ["read", "batches"])
+def test_async_for_goes_on_beside_others(memory, how):
+    """Two tasks of one iteration, one of another, and the loop itself."""
+    writer, count = write_events(memory / "detector", [], close=False), 500
+    stream = beamport.open(memory)["detector"]
+    seen: list[list[int]] = [[], [], []]
+
+    async def follow(items, mine: list[int]) -> None:
+        async for item in items:
+            mine += [item.sequence] if how == "read" else item.sequences.tolist()
+
+    async def main() -> None:
+        read = getattr(stream, how)
+        shared, alone = read(follow=True, stop=count), read(follow=True, stop=count)
+        tasks = [follow(shared, seen[0]), follow(shared, seen[1]), follow(alone, seen[2])]
+        await asyncio.wait_for(asyncio.gather(write(), *tasks), GUARD_S)
+
+    async def write() -> None:
+        for n in range(count):
+            writer.append(b"%d" % n, T0)
+            await asyncio.sleep(0)
+
+    asyncio.run(main())
+    assert sorted(seen[0] + seen[1]) == seen[2] == list(range(count))
+    writer.close()
+
+
+def test_async_for_ends_as_for_does(memory):
+    writer = write_events(memory / "detector", range(3), close=False)
+    stream = beamport.open(memory)["detector"]
+
+    async def main() -> None:
+        assert [m.sequence async for m in stream.read()] == [0, 1, 2]
+        assert [m.sequence async for m in stream.read(follow=True, timeout=0.05)] == [0, 1, 2]
+        until = time.time_ns() + SECOND // 10
+        assert [m.sequence async for m in stream.read(follow=True, start=1, until=until)] == [1, 2]
+        messages = stream.read(follow=True)
+        assert [(await anext(messages)).sequence for _ in range(3)] == [0, 1, 2]
+        waiting = asyncio.create_task(anext(messages))
+        await asyncio.sleep(0.01)
+        messages.close()
+        with pytest.raises(StopAsyncIteration):
+            await asyncio.wait_for(waiting, GUARD_S)
+
+    asyncio.run(main())
+    writer.close()
+
+
+def test_a_cancelled_task_takes_no_message_with_it(memory):
+    writer = write_events(memory / "detector", range(1), close=False)
+    messages = beamport.open(memory)["detector"].read(follow=True)
+    descriptors = lambda: len(os.listdir("/proc/self/fd"))  # noqa: E731
+
+    async def main() -> None:
+        assert (await anext(messages)).sequence == 0
+        before = None
+        for n in range(1, 50):
+            task = asyncio.create_task(anext(messages))
+            await asyncio.sleep(0.001 if n % 2 else 0)
+            if n % 3 == 0:
+                writer.append(b"between", T0)
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+                raise AssertionError("it was cancelled before it ran on")
+            before = before or descriptors()
+            assert descriptors() == before
+            if n % 3 == 0:
+                assert (await asyncio.wait_for(anext(messages), GUARD_S)).sequence == n // 3
+
+    asyncio.run(main())
+    messages.close()
     writer.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 
 import beamport
 import numpy as np
@@ -117,6 +118,10 @@ def test_every_schema_that_can_be_serialised_can_be_appended_by_its_fields(data)
         ("ad00", {"source_name": "c", "id": 1, "timestamp": 1, "data": [1], "attributes": [3]}, "list of dictionaries"),
         ("da00", {"source_name": "c", "timestamp": 1, "data": [{"nme": "x"}]}, "no field `data[0].nme`"),
         ("f144", {"source_name": "x", "timestamp": 1, "value": "text"}, "`value` cannot hold the value given"),
+        ("f144", {"source_name": "x"}, "`value` is not given"),
+        ("f144", {"value": 1.5}, "`source_name` is not given"),
+        ("f144", {"source_name": "x", "value": np.array([1j])}, "`value` is not numbers"),
+        ("f144", {"source_name": "x", "value": np.array(["a"])}, "`value` is not numbers"),
         ("ev99", {}, "schema `ev99` is not one that is made of fields"),
         ("bprn", {}, "schema `bprn` is not one that is made of fields"),
         ("f144", None, "is given without `fields`"),
@@ -201,3 +206,47 @@ def test_a_forked_process_does_not_write(memory):
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
     assert stream.append(wire.serialise_f144("T", 1.5, 1)) == 0
     stream.close()
+
+
+def test_what_is_left_out_is_what_stands_beside_the_message(memory):
+    """Without a time it is now, or the one that is given; the same for the name."""
+    data, before = beamport.open(memory), time.time_ns()
+    with data.create("s") as stream:
+        stream.append("f144", {"source_name": "T", "value": 1.5})
+        stream.append("f144", {"source_name": "T", "value": 2.5}, time=T0)
+        stream.append("f144", {"value": 3.5}, origin="P", time="-10 s")
+        stream.append("ev42", ev42 := {"source_name": "b", "message_id": 1, "detector_id": [1], "time_of_flight": [2]})
+        stream.append("tdct", {"timestamps": [T0], "sequence_counter": 1}, origin="chopper")
+    assert set(ev42) == {"source_name", "message_id", "detector_id", "time_of_flight"}
+    now, said, ago, events, chopper = data["s"].read()
+    assert before <= now["timestamp"] == now.source_time <= time.time_ns()
+    assert said["timestamp"] == said.source_time == T0
+    assert (ago["source_name"], ago.origin) == ("P", "P") and ago["timestamp"] == ago.source_time < time.time_ns()
+    assert events["pulse_time"] == events.source_time >= before
+    assert (chopper["name"], chopper.source_time) == ("chopper", T0)
+    assert beamport.message("f144", {"value": 1.5}, origin="T", time=7)["timestamp"] == 7
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        (np.arange(6, dtype=">u2"), "uint16"),
+        (np.arange(6, dtype=">f8")[::2], "float64"),
+        (np.arange(6) > 2, "uint8"),
+        (np.arange(6, dtype="f2"), "float32"),
+        (True, "uint8"),
+        (np.bool_(True), "uint8"),
+        (np.arange(3, dtype=">i4")[1], "int32"),
+    ],
+)
+def test_numbers_of_other_types_are_converted_as_those_of_workers_are(memory, value, dtype):
+    data = beamport.open(memory)
+    with data.create("s") as stream:
+        stream.append("f144", {"source_name": "x", "value": value})
+        stream.append("ad00", {"source_name": "x", "id": 1, "data": value})
+        stream.append("da00", {"source_name": "x", "data": [{"name": "signal", "data": value}]})
+    of_value, frame, array = data["s"].read()
+    for read in (of_value.values, frame.array, array["data"][0]["data"]):
+        np.testing.assert_array_equal(np.ravel(read), np.ravel(value))
+    assert frame.array.dtype == array["data"][0]["data"].dtype == dtype
+    assert of_value.values.dtype == dtype or of_value.values.ndim == 0

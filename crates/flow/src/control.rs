@@ -37,7 +37,9 @@ pub fn unanswered(patience: Duration) -> Fault {
 pub fn ask(folder: &Path, request: &Value, patience: Duration) -> Result<Value, Fault> {
     let nobody = |e: io::Error| match e.kind() {
         ErrorKind::PermissionDenied => {
-            Fault::io(format!("no permission to control the instrument in `{}`", folder.display()), &e)
+            let what = format!("no permission to control the instrument in `{}`", folder.display());
+            Fault::new(what, e)
+                .hint("its owner may write `group = \"NAME\"` in the instrument file, with a group that you are in")
         }
         _ => Fault::new(format!("no instrument is running in `{}`", folder.display()), e)
             .hint("start it with `beamport up FILE` in another terminal"),

@@ -9,7 +9,7 @@ use crate::fault;
 use crate::limits::{DIRECT_BYTES_MIN, WAIT_STEP};
 use crate::memory::{Exported, unpicklable};
 use crate::message::{Message as Made, of_bytes};
-use crate::named::Named;
+use crate::named::{Beside, Named};
 use crate::owned::Ours;
 use crate::stream::nanoseconds;
 use flow::{Appender, Data, Fault, Label};
@@ -22,8 +22,8 @@ use wire::Message;
 
 /// Writes a stream: appends messages at its end. `Data.create` opens one.
 ///
-/// One process writes a stream at a time, and one thread a writer. `with` closes it at the end; what was appended is then
-/// as safe as the level of the stream promises.
+/// One process writes a stream at a time, and one thread a writer. `with` closes it at the end; what was appended is
+/// then as safe as the level of the stream promises.
 ///
 /// Example:
 ///     >>> import beamport, os
@@ -66,8 +66,9 @@ impl Writer {
     /// Append one message; returns its sequence. Waits for room where readers hold the stream back.
     ///
     /// content: the message as bytes, as `beamport.wire.serialise_...` makes it; or its schema (`"ev44"`), with `fields`.
-    /// fields: values by the names of the schema, with numpy arrays, numbers, texts, and dictionaries for tables. Or, with
-    ///     a schema that beamport does not know, bytes.
+    /// fields: values by the names of the schema, with numpy arrays, numbers, texts, and dictionaries for tables. A
+    ///     time and a `source_name` that are left out are `time` (or now) and `origin`. Or, with a schema that beamport
+    ///     does not know, bytes.
     /// time: source time, as `since` of `Stream.read` takes it. Default: the time in the message, else now.
     /// origin: who made it. Default: the name in the message (`source_name`, `name`, `source` or `key`).
     /// origin_seq: its number from its maker. Default: one more than the newest of the origin.
@@ -81,11 +82,14 @@ impl Writer {
         origin: Option<&str>,
         origin_seq: Option<u64>,
     ) -> PyResult<u64> {
+        let now = self.data.media.now();
+        let time = time.map(|time| nanoseconds(py, time, "time", now)).transpose()?;
         let given = Given { time, origin, origin_seq };
         let schema = content.cast::<PyString>().ok();
         match (schema, fields.map(|fields| fields.cast::<PyMapping>())) {
             (Some(schema), Some(Ok(fields))) => {
-                let named = Named::of(schema.to_str()?, fields)?;
+                let beside = Beside { time: time.unwrap_or(now), origin };
+                let named = Named::of(schema.to_str()?, fields, &beside)?;
                 named.with(|message| self.append_message(py, &named, message, &given))
             }
             (Some(schema), Some(Err(_))) => {
@@ -215,26 +219,25 @@ pub(crate) fn message(
     };
     let id = <[u8; 4]>::try_from(schema.as_bytes());
     let id = id.map_err(|_| refused(format!("`{schema}` is not a schema id of four letters")))?;
+    let now = store::Media::now(store::Os::shared().as_ref());
+    let time = time.map(|time| nanoseconds(py, time, "time", now)).transpose()?;
     let mut written = Vec::new();
     if let Ok(fields) = fields.cast::<PyMapping>() {
-        let named = Named::of(schema, fields)?;
+        let named = Named::of(schema, fields, &Beside { time: time.unwrap_or(now), origin })?;
         named.with(|message| message.write(&mut written).map_err(|error| named.unfit(&error)))?;
     } else {
         written.extend_from_slice(Exported::of(fields)?.bytes());
     }
     let read = wire::read(&written).ok().filter(|_| wire::schema_id(&written) == Some(id));
-    let now = store::Media::now(store::Os::shared().as_ref());
-    let time = match time {
-        Some(time) => nanoseconds(py, time, "time", now)?,
-        None => read.as_ref().and_then(Message::time).unwrap_or(now),
-    };
+    let time = time.or_else(|| read.as_ref().and_then(Message::time)).unwrap_or(now);
     let origin = origin.or_else(|| read.as_ref().and_then(Message::maker)).unwrap_or_default();
     of_bytes(&written, (0, time, now), (origin, origin_seq), (&id, 0))
 }
 
 /// The caller's arguments beside the message.
-struct Given<'a, 'py> {
-    time: Option<&'a Bound<'py, PyAny>>,
+struct Given<'a> {
+    /// Source time, ns since 1970 UTC.
+    time: Option<i64>,
     origin: Option<&'a str>,
     origin_seq: Option<u64>,
 }
@@ -258,20 +261,10 @@ impl Writer {
     }
 
     /// Time and origin of a message: as said, else what it says itself.
-    fn label<'l>(
-        &self,
-        py: Python<'_>,
-        given: &Given<'l, '_>,
-        message: Option<&Message<'l>>,
-        schema: [u8; 4],
-    ) -> PyResult<Label<'l>> {
-        let now = self.data.media.now();
-        let time = match given.time {
-            Some(time) => nanoseconds(py, time, "time", now)?,
-            None => message.and_then(Message::time).unwrap_or(now),
-        };
+    fn label<'l>(&self, given: &Given<'l>, message: Option<&Message<'l>>, schema: [u8; 4]) -> Label<'l> {
+        let time = given.time.or_else(|| message.and_then(Message::time)).unwrap_or_else(|| self.data.media.now());
         let origin = given.origin.or_else(|| message.and_then(Message::maker)).unwrap_or_default();
-        Ok(Label { time, origin, number: given.origin_seq, schema: SchemaId(schema) })
+        Label { time, origin, number: given.origin_seq, schema: SchemaId(schema) }
     }
 
     fn append_message(
@@ -279,10 +272,10 @@ impl Writer {
         py: Python<'_>,
         named: &Named<'_>,
         message: &Message<'_>,
-        given: &Given<'_, '_>,
+        given: &Given<'_>,
     ) -> PyResult<u64> {
         let len = message.written_len().map_err(|error| named.unfit(&error))?;
-        let label = self.label(py, given, Some(message), named.id())?;
+        let label = self.label(given, Some(message), named.id());
         if len >= DIRECT_BYTES_MIN {
             return self.push(py, |appender| {
                 // It was counted a moment ago, and the interpreter is held: nothing has changed since.
@@ -303,13 +296,13 @@ impl Writer {
         py: Python<'_>,
         payload: &[u8],
         schema: Option<[u8; 4]>,
-        given: &Given<'_, '_>,
+        given: &Given<'_>,
     ) -> PyResult<u64> {
         let message = wire::read(payload).ok();
         let Some(id) = schema.or_else(|| wire::schema_id(payload)) else {
             return Err(self.refused(py, format!("{} bytes are too few for a message", payload.len())));
         };
-        let label = self.label(py, given, message.as_ref(), id)?;
+        let label = self.label(given, message.as_ref(), id);
         self.push(py, |appender| appender.push(&label, &[payload]))
     }
 

@@ -4,19 +4,14 @@
 //! Without `follow` the end is where the stream ended when reading began, so an iteration that is slower than its
 //! source still comes to its end.
 
-use crate::batch::Batch;
 use crate::block::Block;
 use crate::fault;
 use crate::limits::{BATCH_MESSAGES_MAX, SEARCHES_MAX, WAIT_STEP};
-use crate::memory::unpicklable;
-use crate::message::Message;
 use crate::owned::{Ours, pinned};
 use crate::position::{self, From, Position};
 use crate::reader_pool::ReaderPool;
 use flow::Fault;
-use pyo3::exceptions::{PyEOFError, PyValueError};
 use pyo3::prelude::*;
-use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use store::{Clock, Entry, Reader, Start, Watch};
@@ -55,8 +50,10 @@ impl Wanted {
 }
 
 /// The result of a look without waiting.
-enum Polled {
+pub(crate) enum Look {
     Block(Arc<Block>),
+    /// What was there is not wanted: look again.
+    Passed,
     /// Nothing now.
     Nothing,
     /// Nothing, and there will be nothing.
@@ -197,49 +194,55 @@ impl Cursor {
     /// The next messages that are wanted, or none at the end.
     pub(crate) fn step(&mut self, py: Python<'_>) -> PyResult<Option<Arc<Block>>> {
         loop {
-            match self.poll(py)? {
-                Polled::Block(block) => return Ok(Some(block)),
-                Polled::End => return Ok(None),
-                Polled::Nothing => {
-                    if !self.wait(py)? {
-                        return Ok(None);
-                    }
-                }
+            py.check_signals()?;
+            match self.look(py)? {
+                Look::Block(block) => return Ok(Some(block)),
+                Look::Passed => {}
+                Look::Nothing if self.wait(py)? => {}
+                Look::Nothing | Look::End => return Ok(None),
             }
         }
     }
 
-    /// The next messages that are wanted, if they are there.
-    fn poll(&mut self, py: Python<'_>) -> PyResult<Polled> {
+    /// Looks once at what is there.
+    pub(crate) fn look(&mut self, py: Python<'_>) -> PyResult<Look> {
         let name = || self.place.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         match &self.reader {
             Some(reader) => reader.check(py, &format!("reading of `{}`", name()))?,
-            None => return Ok(Polled::End),
+            None => return Ok(Look::End),
         }
-        loop {
-            py.check_signals()?;
-            if self.end.is_some_and(|end| self.next >= end) {
-                return Ok(Polled::End);
-            }
-            let from = self.next;
-            let read = py.detach(|| self.read());
-            match read {
-                Ok(Some(block)) => {
-                    (self.drifts, self.last) = (false, Instant::now());
-                    return Ok(Polled::Block(block));
-                }
-                Ok(None) if self.next > from => {}
-                Ok(None) if !self.wanted.follow || self.place.now() >= self.wanted.until => return Ok(Polled::End),
-                Ok(None) => return Ok(Polled::Nothing),
-                Err(store::Error::Gone { first }) if self.drifts => self.next = first,
-                Err(store::Error::Gone { first }) => return Err(self.gone(py, first)),
-                Err(e) => return Err(fault::of_store(py, "read", &self.place.folder, &e)),
-            }
+        if self.end.is_some_and(|end| self.next >= end) {
+            return Ok(Look::End);
         }
+        let from = self.next;
+        let read = py.detach(|| self.read());
+        match read {
+            Ok(Some(block)) => {
+                (self.drifts, self.last) = (false, Instant::now());
+                return Ok(Look::Block(block));
+            }
+            Ok(None) if self.next > from => {}
+            Ok(None) if !self.wanted.follow || self.place.now() >= self.wanted.until => return Ok(Look::End),
+            Ok(None) => return Ok(Look::Nothing),
+            Err(store::Error::Gone { first }) if self.drifts => self.next = first,
+            Err(store::Error::Gone { first }) => return Err(self.gone(py, first)),
+            Err(e) => return Err(fault::of_store(py, "read", &self.place.folder, &e)),
+        }
+        Ok(Look::Passed)
+    }
+
+    /// How long a wait for the next message may last; none for ever.
+    pub(crate) fn patience(&self) -> Option<Duration> {
+        let timeout = self.wanted.timeout.map(|timeout| timeout.saturating_sub(self.last.elapsed()));
+        let until = (self.wanted.until != i64::MAX).then(|| {
+            let left = self.wanted.until.saturating_sub(self.place.now());
+            Duration::from_nanos(u64::try_from(left).unwrap_or(0))
+        });
+        timeout.into_iter().chain(until).min()
     }
 
     /// A descriptor that is readable while there may be more.
-    fn watch(&self, py: Python<'_>) -> PyResult<Watch> {
+    pub(crate) fn watch(&self, py: Python<'_>) -> PyResult<Watch> {
         if !self.wanted.follow {
             return Err(refused(py, "a descriptor is for waiting, and this does not wait", "add `follow=True`"));
         }
@@ -249,7 +252,7 @@ impl Cursor {
     }
 
     /// Lowers the descriptor if nothing more is there, and makes sure that the stream is still the same.
-    fn rest(&mut self, py: Python<'_>, watch: &mut Watch) -> PyResult<()> {
+    pub(crate) fn rest(&mut self, py: Python<'_>, watch: &mut Watch) -> PyResult<()> {
         if self.end.is_some_and(|end| self.next >= end) {
             watch.raise();
             return Ok(());
@@ -262,7 +265,7 @@ impl Cursor {
     }
 
     /// Waits a little for more. False when there is nothing to wait for.
-    fn wait(&mut self, py: Python<'_>) -> PyResult<bool> {
+    pub(crate) fn wait(&mut self, py: Python<'_>) -> PyResult<bool> {
         let left = match self.wanted.timeout {
             Some(timeout) => timeout.saturating_sub(self.last.elapsed()),
             None => WAIT_STEP,
@@ -373,325 +376,6 @@ fn arrivals(reader: &mut Reader, since: i64, until: i64) -> store::Result<(u64, 
         Ok(low)
     };
     Ok((find(since)?, find(until)?))
-}
-
-/// A cursor as Python's iterators have it: they wait by `next`, or are waited for by their descriptor and asked by `poll`.
-struct Shared {
-    /// None once it has come to its end.
-    cursor: Option<Cursor>,
-    /// One with a name that has come to its end: what it read last can still be committed.
-    ended: Option<Cursor>,
-    /// Made when it is asked for first; at the end it is raised for good, as that of a file is.
-    watch: Option<Ours<Watch>>,
-    /// What went wrong while something was handed out: raised when there is nothing more to hand out.
-    trouble: Option<PyErr>,
-}
-
-impl Shared {
-    fn new(cursor: Cursor) -> Self {
-        Self { cursor: Some(cursor), ended: None, watch: None, trouble: None }
-    }
-
-    /// The next messages, waited for; none at the end.
-    fn step(&mut self, py: Python<'_>) -> PyResult<Option<Arc<Block>>> {
-        self.trouble.take().map_or(Ok(()), Err)?;
-        let Some(cursor) = &mut self.cursor else { return Ok(None) };
-        let block = cursor.step(py)?;
-        if block.is_none() {
-            self.end();
-        }
-        Ok(block)
-    }
-
-    /// The next messages if they are there; at the end `EOFError`.
-    fn poll(&mut self, py: Python<'_>) -> PyResult<Option<Arc<Block>>> {
-        self.trouble.take().map_or(Ok(()), Err)?;
-        let polled = match &mut self.cursor {
-            Some(cursor) => cursor.poll(py)?,
-            None => Polled::End,
-        };
-        match polled {
-            Polled::Block(block) => Ok(Some(block)),
-            Polled::Nothing => {
-                self.rest(py)?;
-                Ok(None)
-            }
-            Polled::End => {
-                self.end();
-                Err(PyEOFError::new_err("the iteration has ended"))
-            }
-        }
-    }
-
-    /// Nothing that was read is left to be handed out: the descriptor is readable if there is more in the stream.
-    fn rest(&mut self, py: Python<'_>) -> PyResult<()> {
-        match (&mut self.cursor, &mut self.watch) {
-            // A forked process has the parent's descriptor, too.
-            (Some(cursor), Some(watch)) if watch.is_ours() => cursor.rest(py, watch),
-            _ => Ok(()),
-        }
-    }
-
-    /// The same while the last of it is handed out: that is not taken back for an error.
-    fn rest_later(&mut self, py: Python<'_>) {
-        self.trouble = self.rest(py).err();
-        if let (Some(_), Some(watch)) = (&self.trouble, &self.watch) {
-            watch.raise();
-        }
-    }
-
-    /// Releases the stream. The descriptor stays, raised: a waiting program learns of the end.
-    fn end(&mut self) {
-        if let Some(cursor) = self.cursor.take() {
-            self.ended = Some(cursor).filter(Cursor::is_named);
-        }
-        if let Some(watch) = self.watch.as_ref().filter(|watch| watch.is_ours()) {
-            watch.raise();
-        }
-    }
-
-    fn fileno(&mut self, py: Python<'_>) -> PyResult<i32> {
-        if self.watch.is_none() {
-            let Some(cursor) = &self.cursor else {
-                return Err(PyValueError::new_err("the iteration has ended: it has no descriptor"));
-            };
-            self.watch = Some(Ours::new(cursor.watch(py)?));
-        }
-        let Some(watch) = &self.watch else { return Ok(-1) };
-        watch.check(py, "the descriptor of an iteration")?;
-        Ok(watch.as_fd().as_raw_fd())
-    }
-
-    fn close(&mut self) {
-        (self.cursor, self.ended, self.watch) = (None, None, None);
-    }
-
-    /// Behind all that was read.
-    fn position(&self, py: Python<'_>) -> PyResult<Position> {
-        self.cursor.as_ref().or(self.ended.as_ref()).map(Cursor::position).ok_or_else(|| ended(py))
-    }
-
-    fn kept(&mut self, py: Python<'_>) -> PyResult<&mut Cursor> {
-        self.cursor.as_mut().or(self.ended.as_mut()).ok_or_else(|| ended(py))
-    }
-}
-
-/// A fault of who asks an iteration that is no more.
-fn ended(py: Python<'_>) -> PyErr {
-    let hint = "read it before the end, or use a name: `read(name=\"analysis\")`";
-    fault::error(py, Fault::new("no position is available", "the iteration has ended").hint(hint))
-}
-
-/// Iterator over messages; made by `Stream.read`.
-#[pyclass(module = "beamport._core", name = "_Messages")]
-pub(crate) struct Messages {
-    stand: Shared,
-    block: Option<Arc<Block>>,
-    at: usize,
-}
-
-impl Messages {
-    pub(crate) fn new(cursor: Cursor) -> Self {
-        Self { stand: Shared::new(cursor), block: None, at: 0 }
-    }
-
-    /// Behind the last message that was handed out; behind those that were not wanted where the block is used up.
-    fn at(&self, py: Python<'_>) -> PyResult<Position> {
-        let behind = self.stand.position(py)?;
-        match self.block.as_ref().filter(|block| (1..block.sequences.len()).contains(&self.at)) {
-            Some(block) => Ok(Position { sequence: block.sequences[self.at - 1] + 1, ..behind }),
-            None => Ok(behind),
-        }
-    }
-
-    /// Releases a block of which all was handed out: it would count against the quota of the next one.
-    fn release(&mut self) {
-        (self.block, self.at) = (None, 0);
-    }
-
-    /// The next message of what was read.
-    fn hand_out(&mut self, py: Python<'_>) -> Option<Message> {
-        let block = self.block.as_ref()?;
-        let message = block.message(self.at)?;
-        self.at += 1;
-        if self.at == block.entries.len() {
-            self.stand.rest_later(py);
-        }
-        Some(message)
-    }
-}
-
-#[pymethods]
-impl Messages {
-    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        slf
-    }
-
-    fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Message>> {
-        if let Some(message) = self.hand_out(py) {
-            return Ok(Some(message));
-        }
-        self.release();
-        self.block = self.stand.step(py)?;
-        Ok(self.hand_out(py))
-    }
-
-    /// The next message if it is there, `None` if one may come later. Does not wait, so `timeout` does not matter.
-    ///
-    /// Raises `EOFError` once there will be none: `stop` or `until` is reached, or it was closed.
-    fn poll(&mut self, py: Python<'_>) -> PyResult<Option<Message>> {
-        if let Some(message) = self.hand_out(py) {
-            return Ok(Some(message));
-        }
-        self.release();
-        self.block = self.stand.poll(py)?;
-        Ok(self.hand_out(py))
-    }
-
-    /// A file descriptor that is readable while `poll` has something to say: for `select`, `selectors`, and
-    /// `loop.add_reader` of asyncio. Only with `follow=True`. It belongs to the iteration: `close` closes it.
-    fn fileno(&mut self, py: Python<'_>) -> PyResult<i32> {
-        self.stand.fileno(py)
-    }
-
-    /// The position behind the messages that were handed out: `(uuid, epoch, sequence)` of the next one. Keep it
-    /// together with the results of the messages, and resume with `start=position`: then nothing is done twice.
-    #[getter]
-    fn position(&self, py: Python<'_>) -> PyResult<(String, u32, u64)> {
-        self.at(py).map(|at| at.tuple())
-    }
-
-    /// Sequence behind the last message that is committed; of a named iteration.
-    #[getter]
-    fn committed(&mut self, py: Python<'_>) -> PyResult<u64> {
-        self.stand.kept(py)?.committed(py).map(|answer| answer.0)
-    }
-
-    /// Messages of the stream that are not committed yet; of a named iteration.
-    #[getter]
-    fn lag(&mut self, py: Python<'_>) -> PyResult<u64> {
-        self.stand.kept(py)?.committed(py).map(|answer| answer.1)
-    }
-
-    /// Says that all messages handed out (or those before a position) are done with: who reads under this name next
-    /// begins behind them. It outlives any process; after a power cut it may be an earlier one.
-    #[pyo3(signature = (position=None))]
-    fn commit(&mut self, py: Python<'_>, position: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-        let at = self.at(py)?;
-        self.stand.kept(py)?.commit(py, position, at)
-    }
-
-    /// Ends the iteration and releases the stream and its name; views and messages stay.
-    fn close(&mut self) {
-        self.stand.close();
-        self.block = None;
-    }
-
-    fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        slf
-    }
-
-    #[pyo3(signature = (*_why))]
-    fn __exit__(&mut self, _why: &Bound<'_, PyAny>) {
-        self.close();
-    }
-
-    fn __reduce__(&self, py: Python<'_>) -> PyResult<()> {
-        Err(unpicklable(py, "an iteration"))
-    }
-}
-
-/// Iterator over batches; made by `Stream.batches`.
-#[pyclass(module = "beamport._core", name = "_Batches")]
-pub(crate) struct Batches {
-    stand: Shared,
-}
-
-impl Batches {
-    pub(crate) fn new(cursor: Cursor) -> Self {
-        Self { stand: Shared::new(cursor) }
-    }
-
-    fn at(&self, py: Python<'_>) -> PyResult<Position> {
-        self.stand.position(py)
-    }
-
-    fn hand_out(&mut self, py: Python<'_>, block: Option<Arc<Block>>) -> Option<Batch> {
-        let block = block?;
-        self.stand.rest_later(py);
-        Some(Batch::new(block))
-    }
-}
-
-#[pymethods]
-impl Batches {
-    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        slf
-    }
-
-    fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Batch>> {
-        let block = self.stand.step(py)?;
-        Ok(self.hand_out(py, block))
-    }
-
-    /// The next batch if there is one, `None` if one may come later. Does not wait, so `timeout` does not matter.
-    ///
-    /// Raises `EOFError` once there will be none: `stop` or `until` is reached, or it was closed.
-    fn poll(&mut self, py: Python<'_>) -> PyResult<Option<Batch>> {
-        let block = self.stand.poll(py)?;
-        Ok(self.hand_out(py, block))
-    }
-
-    /// A file descriptor that is readable while `poll` has something to say: for `select`, `selectors`, and
-    /// `loop.add_reader` of asyncio. Only with `follow=True`. It belongs to the iteration: `close` closes it.
-    fn fileno(&mut self, py: Python<'_>) -> PyResult<i32> {
-        self.stand.fileno(py)
-    }
-
-    /// The position behind the messages that were handed out: `(uuid, epoch, sequence)` of the next one. Keep it
-    /// together with the results of the messages, and resume with `start=position`: then nothing is done twice.
-    #[getter]
-    fn position(&self, py: Python<'_>) -> PyResult<(String, u32, u64)> {
-        self.at(py).map(|at| at.tuple())
-    }
-
-    /// Sequence behind the last message that is committed; of a named iteration.
-    #[getter]
-    fn committed(&mut self, py: Python<'_>) -> PyResult<u64> {
-        self.stand.kept(py)?.committed(py).map(|answer| answer.0)
-    }
-
-    /// Messages of the stream that are not committed yet; of a named iteration.
-    #[getter]
-    fn lag(&mut self, py: Python<'_>) -> PyResult<u64> {
-        self.stand.kept(py)?.committed(py).map(|answer| answer.1)
-    }
-
-    /// Says that all messages handed out (or those before a position) are done with: who reads under this name next
-    /// begins behind them. It outlives any process; after a power cut it may be an earlier one.
-    #[pyo3(signature = (position=None))]
-    fn commit(&mut self, py: Python<'_>, position: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-        let at = self.at(py)?;
-        self.stand.kept(py)?.commit(py, position, at)
-    }
-
-    /// Ends the iteration and releases the stream and its name; views and batches stay.
-    fn close(&mut self) {
-        self.stand.close();
-    }
-
-    fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        slf
-    }
-
-    #[pyo3(signature = (*_why))]
-    fn __exit__(&mut self, _why: &Bound<'_, PyAny>) {
-        self.close();
-    }
-
-    fn __reduce__(&self, py: Python<'_>) -> PyResult<()> {
-        Err(unpicklable(py, "an iteration"))
-    }
 }
 
 impl Cursor {

@@ -26,14 +26,26 @@ pub(crate) fn missing(py: Python<'_>, what: &str, name: &str, there: Vec<String>
     }
 }
 
+/// The exception for a file that this user may not use; it says whose it is.
+fn denied(py: Python<'_>, what: &str, path: &Path) -> PyErr {
+    static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let make = MAKE.import(py, "beamport._errors", "_denied");
+    match make.and_then(|make| make.call1((what, path.as_os_str()))) {
+        Ok(value) => PyErr::from_value(value),
+        Err(broken) => broken,
+    }
+}
+
 /// The exception of an error of the store.
 pub(crate) fn of_store(py: Python<'_>, doing: &str, folder: &Path, cause: &store::Error) -> PyErr {
     let name = folder.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     let parent = folder.parent().unwrap_or(Path::new(".")).display();
+    if let store::Error::Io { path, source, .. } = cause
+        && source.kind() == std::io::ErrorKind::PermissionDenied
+    {
+        return denied(py, &format!("stream `{name}` cannot be {doing}"), path);
+    }
     let hint = match cause {
-        store::Error::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
-            format!("ask the owner of {parent} to add you to its group: streams are group-readable")
-        }
         store::Error::Missing(_) => format!("list the streams with `beamport ls --data {parent}`"),
         store::Error::Headless(_) => "restore the file `stream` from a copy".to_owned(),
         store::Error::Elsewhere(_) => {

@@ -13,9 +13,11 @@ mod block;
 mod books;
 mod codec;
 mod cursor;
+mod exclusive;
 mod fault;
 mod finder;
 mod hooks;
+mod iteration;
 mod limits;
 mod memory;
 mod message;
@@ -26,6 +28,7 @@ mod position;
 mod reader_pool;
 mod results;
 mod stream;
+mod trial;
 mod worker;
 mod writer;
 
@@ -54,11 +57,12 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<stream::Stream>()?;
     module.add_class::<message::Message>()?;
     module.add_class::<batch::Batch>()?;
-    module.add_class::<cursor::Messages>()?;
-    module.add_class::<cursor::Batches>()?;
+    module.add_class::<iteration::Messages>()?;
+    module.add_class::<iteration::Batches>()?;
     module.add_class::<memory::View>()?;
     module.add_class::<worker::PySlot>()?;
     module.add_class::<worker::PresentRun>()?;
+    module.add_class::<trial::Trial>()?;
     module.add_class::<append::Writer>()?;
     module.add_class::<writer::Writer>()
 }

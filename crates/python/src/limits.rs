@@ -4,6 +4,10 @@ use std::time::Duration;
 
 /// Longest sleep before Python is asked for signals: Ctrl-C is felt as immediate.
 pub(crate) const WAIT_STEP: Duration = Duration::from_millis(100);
+/// Sleep of a thread that hands an iteration over to others that wait: long enough for one of them to wake up.
+pub(crate) const HANDOVER: Duration = Duration::from_millis(1);
+/// Sleep of the runner of a trial where nothing is to be done: a test does not feel it.
+pub(crate) const TRIAL_NAP: Duration = Duration::from_micros(200);
 /// Messages of one batch: their entries are copied, 1 MiB at most.
 pub(crate) const BATCH_MESSAGES_MAX: u64 = 1 << 14;
 /// Index entries looked at in one step of a search from the end: 256 KiB.

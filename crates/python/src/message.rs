@@ -371,6 +371,11 @@ impl Message {
         )
     }
 
+    /// For notebooks.
+    fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("beamport._html")?.call_method1("message", (slf,))
+    }
+
     fn __reduce__(&self, py: Python<'_>) -> PyResult<()> {
         Err(unpicklable(py, "a message"))
     }

@@ -1,6 +1,7 @@
 //! Messages from values by name: what `Writer.append` takes. The columns of the schema say what each value has to be.
 //!
 //! Constraints: an array that has the type of its field, in C order, is read where it lies. Others are converted first.
+//! A time and a maker that are not given are those that the message is appended with.
 //!
 //! Failure behaviour: a name that the schema does not have, and a value that a field cannot hold, is an
 //! `UnfitValueException` with the name.
@@ -8,8 +9,21 @@
 use crate::codec::{Raw, WireValue, dimensions, unfit, unfit_value};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyList, PyMapping, PyString};
-use wire::{Column, DType, Kind, Message};
+use pyo3::types::{PyBytes, PyDict, PyList, PyMapping, PyString};
+use wire::{Column, DType, Error, Kind, Message};
+
+/// Fields for the time of a message, in `int64` or `uint64`.
+const TIMES: [&str; 4] = ["timestamp", "reference_time", "pulse_time", "packet_timestamp"];
+/// Fields for the name of who made it.
+const MAKERS: [&str; 2] = ["source_name", "name"];
+
+/// The arguments beside the fields of a message, for fields that are not given.
+pub(crate) struct Beside<'a> {
+    /// Source time, ns since 1970 UTC.
+    pub(crate) time: i64,
+    /// Name of the origin.
+    pub(crate) origin: Option<&'a str>,
+}
 
 /// The values of a message, kept while it borrows from them.
 pub(crate) struct Named<'py> {
@@ -17,18 +31,23 @@ pub(crate) struct Named<'py> {
     schema: String,
     id: [u8; 4],
     held: Vec<WireValue<'py>>,
+    /// Fields that stand for nothing, because they were not given.
+    absent: Vec<&'static str>,
 }
 
 impl<'py> Named<'py> {
     /// The values for the fields of a schema.
-    pub(crate) fn of(schema: &str, fields: &Bound<'py, PyMapping>) -> PyResult<Self> {
+    pub(crate) fn of(schema: &str, fields: &Bound<'py, PyMapping>, beside: &Beside<'_>) -> PyResult<Self> {
         let py = fields.py();
         let id: Option<[u8; 4]> = schema.as_bytes().try_into().ok();
         let Some((id, columns)) = id.and_then(|id| Some((id, wire::columns(id)?))) else {
             let what = format!("schema `{schema}` is not one that is made of fields");
             return Err(unfit_value(py, what, "append its bytes: `append(payload)`".into()));
         };
-        Ok(Self { py, schema: schema.to_owned(), id, held: table(fields, columns, "")? })
+        let fields = completed(fields, columns, beside)?;
+        let absent = columns.iter().map(|column| column.name);
+        let absent = absent.filter(|name| !fields.contains(*name).unwrap_or(false)).collect();
+        Ok(Self { py, schema: schema.to_owned(), id, held: table(&fields, columns, "")?, absent })
     }
 
     /// Gives the message to `use_it`.
@@ -39,13 +58,51 @@ impl<'py> Named<'py> {
     }
 
     /// The exception of a value that the schema cannot hold.
-    pub(crate) fn unfit(&self, error: &wire::Error) -> PyErr {
-        unfit(self.py, &self.schema, error)
+    pub(crate) fn unfit(&self, error: &Error) -> PyErr {
+        match error {
+            Error::Unfit { field } | Error::Missing { field } if self.absent.contains(field) => {
+                let what = format!("not a message of schema {}: `{field}` is not given", self.schema);
+                unfit_value(self.py, what, format!("a message of schema {} has it always", self.schema))
+            }
+            _ => unfit(self.py, &self.schema, error),
+        }
     }
 
     /// The schema id.
     pub(crate) fn id(&self) -> [u8; 4] {
         self.id
+    }
+}
+
+/// The fields with the time and the maker that stand beside the message, where they are not given.
+fn completed<'py>(
+    fields: &Bound<'py, PyMapping>,
+    columns: &[Column],
+    beside: &Beside<'_>,
+) -> PyResult<Bound<'py, PyMapping>> {
+    let mut completed: Option<Bound<'py, PyDict>> = None;
+    for column in columns {
+        let is_time = TIMES.contains(&column.name) && matches!(column.kind, Kind::Number(DType::Int64 | DType::UInt64));
+        let is_maker = MAKERS.contains(&column.name) && column.kind == Kind::Text && beside.origin.is_some();
+        if !(is_time || is_maker) || fields.contains(column.name)? {
+            continue;
+        }
+        let completed = match &completed {
+            Some(completed) => completed,
+            None => {
+                let copy = PyDict::new(fields.py());
+                copy.update(fields)?;
+                completed.insert(copy)
+            }
+        };
+        match beside.origin {
+            Some(origin) if is_maker => completed.set_item(column.name, origin)?,
+            _ => completed.set_item(column.name, beside.time)?,
+        }
+    }
+    match completed {
+        Some(completed) => Ok(completed.into_any().cast_into()?),
+        None => Ok(fields.clone()),
     }
 }
 
@@ -142,14 +199,15 @@ fn exact(value: &Bound<'_, PyAny>, dtype: DType, place: &str) -> PyResult<Raw> {
     Raw::of(&made).ok_or_else(|| not_numbers(value.py(), place))
 }
 
-/// An array of the type that it has; a plain number is an array of one.
+/// An array of the type that it has; a plain number is an array of one. Truth values become `uint8`, and numbers in
+/// another order of bytes or in half precision are converted, as results of workers are.
 fn numbers(value: &Bound<'_, PyAny>, place: &str) -> PyResult<Raw> {
     if let Some(raw) = Raw::of(value) {
         return Ok(raw);
     }
-    static CONTIGUOUS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let made = CONTIGUOUS.import(value.py(), "numpy", "ascontiguousarray")?.call1((value,));
-    made.ok().and_then(|made| Raw::of(&made)).ok_or_else(|| not_numbers(value.py(), place))
+    static NUMBERS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let made = NUMBERS.import(value.py(), "beamport.wire._arrays", "numbers")?.call1((value, place))?;
+    Raw::of(&made).ok_or_else(|| not_numbers(value.py(), place))
 }
 
 fn not_numbers(py: Python<'_>, place: &str) -> PyErr {

@@ -1,7 +1,8 @@
 //! A stream: what it is, what it holds, and the ways to read it.
 
-use crate::cursor::{Batches, Cursor, Messages, Wanted, place_of, refused};
+use crate::cursor::{Cursor, Wanted, place_of, refused};
 use crate::fault;
+use crate::iteration::{Batches, Messages};
 use crate::limits::ENTRIES;
 use crate::memory::unpicklable;
 use crate::message::Message;
@@ -10,7 +11,7 @@ use crate::reader_pool::ReaderPool;
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyList, PySlice};
+use pyo3::types::{PyDict, PySlice};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -186,6 +187,38 @@ impl Stream {
     }
 }
 
+/// The words of `read` that a table has.
+struct Words<'a, 'py> {
+    since: Option<Bound<'py, PyAny>>,
+    until: Option<Bound<'py, PyAny>>,
+    start: Option<Bound<'py, PyAny>>,
+    stop: Option<i64>,
+    origin: Option<&'a str>,
+    schema: Option<&'a str>,
+    early: bool,
+}
+
+/// Calls the maker of a table of a library.
+fn table<'py>(
+    stream: &Bound<'py, Stream>,
+    library: &str,
+    limit: Option<i64>,
+    words: Words<'_, 'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    static OF_STREAM: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = stream.py();
+    let said = PyDict::new(py);
+    for (name, word) in [("since", words.since), ("until", words.until), ("start", words.start)] {
+        said.set_item(name, word)?;
+    }
+    for (name, word) in [("origin", words.origin), ("schema", words.schema)] {
+        said.set_item(name, word)?;
+    }
+    said.set_item("stop", words.stop)?;
+    said.set_item("early", words.early)?;
+    OF_STREAM.import(py, "beamport._tables", "of_stream")?.call1((stream, library, limit, said))
+}
+
 /// A time as Python writes it, in ns since 1970 UTC.
 pub(crate) fn nanoseconds(py: Python<'_>, asked: &Bound<'_, PyAny>, word: &str, now: i64) -> PyResult<i64> {
     static READ: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
@@ -240,10 +273,11 @@ impl Stream {
         Ok(self.bounds(py)?.first)
     }
 
-    /// Messages ever appended: one past the sequence of the newest.
+    /// One past the sequence of the newest message that can be read: of a disk stream, that survives a power cut.
     #[getter]
     fn count(&self, py: Python<'_>) -> PyResult<u64> {
-        Ok(self.bounds(py)?.count)
+        let end = self.place.ask(false, |reader| Ok(reader.end()));
+        end.map_err(|e| fault::of_store(py, "opened", self.place.path(), &e))
     }
 
     /// The mark `disk`: messages below this sequence survive a power cut. `None` for a memory stream.
@@ -346,6 +380,86 @@ impl Stream {
         Cursor::open(py, &self.place, wanted).map(Batches::new)
     }
 
+    /// The messages as a `pandas.DataFrame` with the index `time` (UTC): a row a message with its `origin` and the
+    /// fields of its schema (`value`), of frames and data arrays their attributes; of events (`ev44`) a row an event,
+    /// with `time_of_flight` in ns and `pixel_id`, at the time of its pulse.
+    ///
+    /// since, until, start, stop, origin, schema, early: as for `read`.
+    /// limit: at most so many messages. Default: all; above 1 GiB an `Error` asks for less.
+    ///
+    /// Slices have it too: `stream[-1000:].to_pandas()`. Raises `Error` where pandas is not installed.
+    ///
+    /// Example: `data["devices"].to_pandas(since="-1 h", origin="T")["value"].plot()`
+    #[allow(clippy::too_many_arguments, reason = "each is a word of its own for the user")]
+    #[pyo3(signature = (
+        since=None, until=None, start=None, stop=None, origin=None, schema=None, early=false, limit=None
+    ))]
+    fn to_pandas<'py>(
+        slf: &Bound<'py, Self>,
+        since: Option<Bound<'py, PyAny>>,
+        until: Option<Bound<'py, PyAny>>,
+        start: Option<Bound<'py, PyAny>>,
+        stop: Option<i64>,
+        origin: Option<&str>,
+        schema: Option<&str>,
+        early: bool,
+        limit: Option<i64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let words = Words { since, until, start, stop, origin, schema, early };
+        table(slf, "pandas", limit, words)
+    }
+
+    /// The values as an `xarray.DataArray` over `time` (UTC): numbers, or the arrays of frames and data arrays, with
+    /// the names, units and coordinates of a data array (`da00`). Attributes that all messages have are coordinates.
+    ///
+    /// The words are those of `to_pandas`. Raises `Error` where messages differ in schema or shape, for events, and
+    /// where xarray is not installed.
+    ///
+    /// Example: `data["camera"].to_xarray(start=-100).mean("time").plot()`
+    #[allow(clippy::too_many_arguments, reason = "each is a word of its own for the user")]
+    #[pyo3(signature = (
+        since=None, until=None, start=None, stop=None, origin=None, schema=None, early=false, limit=None
+    ))]
+    fn to_xarray<'py>(
+        slf: &Bound<'py, Self>,
+        since: Option<Bound<'py, PyAny>>,
+        until: Option<Bound<'py, PyAny>>,
+        start: Option<Bound<'py, PyAny>>,
+        stop: Option<i64>,
+        origin: Option<&str>,
+        schema: Option<&str>,
+        early: bool,
+        limit: Option<i64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let words = Words { since, until, start, stop, origin, schema, early };
+        table(slf, "xarray", limit, words)
+    }
+
+    /// The values as a `scipp.DataArray` over `time`, as `to_xarray` has them, with units and the errors of data arrays
+    /// as variances; events (`ev44`) along `event`, with the coordinates that scippnexus reads from a file.
+    ///
+    /// The words are those of `to_pandas`. Raises `Error` as `to_xarray` does, and where scipp is not installed.
+    ///
+    /// Example: `data["detector"].to_scipp(since="-10 s").hist(event_time_offset=100)`
+    #[allow(clippy::too_many_arguments, reason = "each is a word of its own for the user")]
+    #[pyo3(signature = (
+        since=None, until=None, start=None, stop=None, origin=None, schema=None, early=false, limit=None
+    ))]
+    fn to_scipp<'py>(
+        slf: &Bound<'py, Self>,
+        since: Option<Bound<'py, PyAny>>,
+        until: Option<Bound<'py, PyAny>>,
+        start: Option<Bound<'py, PyAny>>,
+        stop: Option<i64>,
+        origin: Option<&str>,
+        schema: Option<&str>,
+        early: bool,
+        limit: Option<i64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let words = Words { since, until, start, stop, origin, schema, early };
+        table(slf, "scipp", limit, words)
+    }
+
     /// Deletes the position of a name: nothing waits for it any more.
     ///
     /// Raises `Error` while a process reads under it. False if there is no such name.
@@ -367,7 +481,8 @@ impl Stream {
         Ok(latest)
     }
 
-    /// `stream[7]` is the message with sequence 7, `stream[-1]` the newest that can be read, `stream[-10:]` a list.
+    /// `stream[7]` is the message with sequence 7, `stream[-1]` the newest that can be read, `stream[-10:]` a list that
+    /// has `to_pandas`, `to_xarray` and `to_scipp` too.
     ///
     /// Raises `IndexError` where there is no such message, `Error` where retention has deleted it.
     fn __getitem__<'py>(&self, py: Python<'py>, at: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
@@ -385,7 +500,8 @@ impl Stream {
                     self.between(py, place(start, low), place(stop, high))?
                 }
             };
-            return Ok(PyList::new(py, messages)?.into_any());
+            static LIST: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+            return LIST.import(py, "beamport._tables", "MessageList")?.call1((messages,));
         }
         let asked: i64 = at.extract()?;
         let messages = match u64::try_from(asked) {
@@ -428,15 +544,20 @@ impl Stream {
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        let (header, bounds) = (self.header(py)?, self.bounds(py)?);
+        let (header, first, count) = (self.header(py)?, self.first(py)?, self.count(py)?);
         let part = if self.part.is_some() { ", members of a run" } else { "" };
         Ok(format!(
             "<beamport.Stream `{}` ({}), messages {} to {}{part}>",
             header.name,
             header.level.as_str(),
-            bounds.first,
-            bounds.count
+            first,
+            count
         ))
+    }
+
+    /// For notebooks.
+    fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("beamport._html")?.call_method1("stream", (slf,))
     }
 
     fn __reduce__(&self, py: Python<'_>) -> PyResult<()> {

@@ -213,7 +213,7 @@ impl Error {
     }
 
     /// True if this user may not do it.
-    pub(crate) fn is_denied(&self) -> bool {
+    pub fn is_denied(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
     }
 

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 
+from beamport._result import plain
 from beamport.wire.exceptions import BrokenBufferException, UnfitValueException
 
 
@@ -41,6 +42,14 @@ def exact(values, dtype: str, name: str) -> np.ndarray:
     if made is not values and made.dtype.kind in "iu" and not np.array_equal(made, values):
         raise UnfitValueException(f"`{name}` holds numbers that do not fit type {dtype}")
     return np.ascontiguousarray(made)
+
+
+def numbers(values, name: str) -> np.ndarray:
+    """An array in C order and the byte order of the machine, of a type that messages have; a number is an array of one."""
+    try:
+        return np.ascontiguousarray(plain(values))
+    except (TypeError, ValueError):
+        raise UnfitValueException(f"`{name}` is not numbers of a type that a message can hold") from None
 
 
 def samples(values) -> np.ndarray:

@@ -206,7 +206,7 @@ const CRATES: [Layers; 17] = [
         krate: "python",
         layers: &[
             &["fault", "limits"],
-            &["books", "finder", "owned", "position"],
+            &["books", "exclusive", "finder", "owned", "position", "trial"],
             &["block", "reader_pool", "writer"],
             &["memory"],
             &["numpy"],
@@ -214,6 +214,7 @@ const CRATES: [Layers; 17] = [
             &["batch", "named", "results"],
             &["cursor", "hooks"],
             &["worker"],
+            &["iteration"],
             &["stream"],
             &["append"],
         ],

@@ -15,6 +15,14 @@ pub static DATA: Key = key(
     "Folder of the streams. Default: `beamport-data/` and the instrument's name, beside the instrument file.",
 );
 
+/// `group`
+pub static GROUP: Key = key(
+    "group",
+    "name of a group",
+    "",
+    "Users of this group may read the streams, keep positions in them by name, and give commands. Default: the files \
+     have the group of the owner, who alone may do more than read them.",
+);
 /// `reader_timeout`
 pub static READER_TIMEOUT: Key = key(
     "reader_timeout",
@@ -352,7 +360,8 @@ pub static MIRROR_LIVE: Key = key(
 );
 
 /// Above the sections
-pub static TOP: Table = Table { title: "Above the sections", keys: &[&INSTRUMENT, &DATA, &READER_TIMEOUT, &READERS] };
+pub static TOP: Table =
+    Table { title: "Above the sections", keys: &[&INSTRUMENT, &DATA, &GROUP, &READER_TIMEOUT, &READERS] };
 /// [source.NAME], every kind
 pub static SOURCE: Table = Table {
     title: "[source.NAME], every kind",

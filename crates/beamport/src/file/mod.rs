@@ -73,6 +73,8 @@ pub struct Instrument {
     pub name: Setting<String>,
     /// Folder of the streams.
     pub data: Setting<PathBuf>,
+    /// Number of the group of users that the data folder is shared with.
+    pub group: Option<u32>,
     /// How long streams wait for a reader from outside whose process has ended.
     pub reader_timeout: Setting<Duration>,
     /// Readers from outside that are waited for however long they are away.
@@ -264,6 +266,16 @@ impl Reader<'_> {
                 Setting::by_default(data)
             }
         };
+        let group = top.get::<String>(&keys::GROUP);
+        let group = group.and_then(|name| match store::group_number(&name) {
+            Ok(Some(number)) => Some(number),
+            answer => {
+                let why = answer.err().map_or_else(|| format!("there is no group `{}`", *name), |e| e.to_string());
+                let hint = "list the groups with `getent group`, or have one made: `sudo groupadd NAME`";
+                top.refuse(&keys::GROUP, Refused::new(why, hint));
+                None
+            }
+        });
         let reader_timeout = top.need(&keys::READER_TIMEOUT);
         let readers: Option<Setting<Vec<String>>> = top.get(&keys::READERS);
         let shown = std::mem::take(&mut top.shown);
@@ -273,6 +285,7 @@ impl Reader<'_> {
             sha256: String::new(),
             name,
             data,
+            group,
             reader_timeout,
             readers: readers.map(|readers| readers.value).unwrap_or_default(),
             stages: Vec::new(),
@@ -534,7 +547,7 @@ impl Reader<'_> {
             } else {
                 (
                     String::new(),
-                    "known keys: instrument, data, [source.NAME], [merge.NAME], [worker.NAME], [sink.NAME], \
+                    "known keys: instrument, data, group, [source.NAME], [merge.NAME], [worker.NAME], [sink.NAME], \
                      [run.NAME], [web], [hosts], [host.NAME], [mirror.NAME]"
                         .to_owned(),
                 )

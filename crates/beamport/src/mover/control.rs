@@ -1,4 +1,5 @@
-//! Commands from other terminals: a Unix socket in the data folder, mode 0600, one JSON object a line and one answer.
+//! Commands from other terminals: a Unix socket in the data folder, mode 0600 (0660 where the
+//! folder is shared with a group), one JSON object a line and one answer.
 //!
 //! Everything that changes a run goes this way, and the mover alone acts on it; a command of an edge is carried out by
 //! the thread of its client. Each command becomes a message of the stream `control`. Limits: a line of 32 MiB, five
@@ -24,7 +25,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// Bytes of a command: a list of as many PVs as a source takes. Only the user of the instrument reaches the socket.
+/// Bytes of a command: a list of as many PVs as a source takes. Only the user of the instrument, and the group
+/// that its folder is shared with, reach the socket.
 const COMMAND_BYTES_MAX: u64 = 32 << 20;
 /// Time to say a whole command, or to take an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -112,7 +114,9 @@ impl Control {
         let (_private, short) = short_path(&private).map_err(fault)?;
         let listener = UnixListener::bind(&short).map_err(fault)?;
         let made = private.join("control.sock");
-        std::fs::set_permissions(&made, std::fs::Permissions::from_mode(0o600)).map_err(fault)?;
+        // It has the group of the folder that it was made in.
+        let mode = if store::shared_with(folder).is_some() { 0o660 } else { 0o600 };
+        std::fs::set_permissions(&made, std::fs::Permissions::from_mode(mode)).map_err(fault)?;
         std::fs::rename(&made, &path).map_err(fault)?;
         std::fs::remove_dir(&private).map_err(fault)?;
         let listener = Arc::new(listener);

@@ -22,6 +22,8 @@ use flow::records::{Run, Stop};
 use flow::{Book, Data, Fault, Keeps, Passes, RunKeeper};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use wire::bprn::State;
@@ -29,13 +31,41 @@ use wire::bprn::State;
 /// How long a stage may take to open its stream, if it does not wait for room.
 const START: Duration = Duration::from_secs(30);
 
+/// Makes the data folder, and shares it with the group of the instrument file, or with none.
+fn prepare(folder: &Path, group: Option<u32>, signals: &AtomicUsize) -> Result<(), Fault> {
+    let fault = |e: std::io::Error| Fault::io(format!("cannot create data folder `{}`", folder.display()), &e);
+    // Other users see nothing of a folder that is shared with a group.
+    let mode = if group.is_some() { 0o750 } else { 0o777 };
+    let make = || std::fs::DirBuilder::new().recursive(true).mode(mode).create(folder);
+    with_room(signals, || make().map_err(fault))?;
+    if group.is_some() {
+        // The permissions of the group do not depend on the shell of the owner.
+        // SAFETY: cannot fail.
+        unsafe { libc::umask(0o027) };
+    }
+    // Another `up` that runs there keeps it as it is: this one ends at the lock of `runs`.
+    if super::control::is_running(folder) {
+        return Ok(());
+    }
+    store::share(store::Os::shared().as_ref(), folder, group).map_err(|error| {
+        let what = format!("cannot share the data folder `{}` with its group", folder.display());
+        let fault = Fault::new(what, &error);
+        if error.is_denied() {
+            fault.hint(
+                "as the owner of the folder, be a member of the group: `sudo usermod -aG GROUP USER`, log in again",
+            )
+        } else {
+            fault
+        }
+    })
+}
+
 impl Mover {
     /// Opens everything and starts the sources, whose plans are prepared. On a full device it tries again until there
     /// is room, or until `signals` says to end.
     pub fn start(instrument: Instrument, signals: &AtomicUsize) -> Result<Self, Fault> {
         let folder = instrument.data.value.clone();
-        let fault = |e: std::io::Error| Fault::io(format!("cannot create data folder `{}`", folder.display()), &e);
-        with_room(signals, || std::fs::create_dir_all(&folder).map_err(fault))?;
+        prepare(&folder, instrument.group, signals)?;
         // A writer that is missing or of another version is a permanent fault: it is reported at once.
         instrument.sinks.iter().try_for_each(|sink| writer(&sink.writer).map(drop))?;
         let data = Data::on_disk(&folder);

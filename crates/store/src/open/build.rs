@@ -162,6 +162,9 @@ impl Opening<'_> {
             remove_live(m, live, folder);
         }
         m.create_dir(live).map_err(Error::io("make", live))?;
+        if live != folder {
+            m.share_live(live, folder).map_err(Error::io("share", live))?;
+        }
         self.header.format = upgraded(m, folder, self.header.format);
         Ok(())
     }

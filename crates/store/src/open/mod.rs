@@ -11,6 +11,7 @@
 mod build;
 mod found;
 pub(crate) mod remove;
+pub(crate) mod share;
 
 use crate::error::{Error, Result};
 use crate::format::commit::Commit;

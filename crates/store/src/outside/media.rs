@@ -211,6 +211,10 @@ pub trait Media: Send + Sync {
     fn shared_memory(&self) -> u64;
     /// Where live places of disk streams are made: a folder in shared memory.
     fn live_root(&self) -> std::path::PathBuf;
+    /// Gives a live place to the group with which the data folder of its stream is shared.
+    fn share_live(&self, _live: &Path, _folder: &Path) -> io::Result<()> {
+        Ok(())
+    }
     /// Bytes that may still be written to the file system of a folder.
     fn free(&self, dir: &Path) -> io::Result<u64>;
     /// Bytes that the files of a folder take on their device, without those of folders inside it; 0 if there is no such

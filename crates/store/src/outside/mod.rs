@@ -2,6 +2,7 @@
 
 pub(crate) mod files;
 pub(crate) mod foreign;
+pub(crate) mod group;
 pub mod media;
 pub(crate) mod os;
 pub(crate) mod steady;

@@ -5,6 +5,7 @@
 //! process that has its file open.
 
 use crate::limits::{LOCKED_MAX, LOCKS_FROM};
+use crate::outside::group;
 use crate::outside::media::{File, Locks, Map, Media, Open, Process};
 use std::any::Any;
 use std::ffi::CString;
@@ -179,6 +180,9 @@ impl Media for Os {
         let mut options = fs::OpenOptions::new();
         options.read(true).write(how != Open::Read).create(how == Open::Create).mode(0o640);
         let file = open_plain(&mut options, path)?;
+        if how == Open::Create {
+            group::share_pins(&file, path)?;
+        }
         Ok(Arc::new(OsFile { file, path: path.to_path_buf(), direct: OnceLock::new() }))
     }
 
@@ -319,6 +323,10 @@ impl Media for Os {
         // SAFETY: cannot fail.
         let user = unsafe { libc::geteuid() };
         PathBuf::from(format!("/dev/shm/beamport-{user}"))
+    }
+
+    fn share_live(&self, live: &Path, folder: &Path) -> io::Result<()> {
+        group::share_live(live, folder, &self.live_root())
     }
 
     fn free(&self, dir: &Path) -> io::Result<u64> {
