@@ -27,6 +27,7 @@ mod results;
 mod stream;
 mod worker;
 mod writer;
+mod yielded;
 
 use pyo3::prelude::*;
 
@@ -57,6 +58,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<cursor::Batches>()?;
     module.add_class::<memory::View>()?;
     module.add_class::<worker::PySlot>()?;
+    module.add_class::<yielded::Yielded>()?;
     module.add_class::<append::Writer>()?;
     module.add_class::<writer::Writer>()
 }

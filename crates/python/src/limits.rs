@@ -18,3 +18,5 @@ pub(crate) const SCRATCH_BYTES_KEPT_MAX: usize = 16 << 20;
 /// Bytes of a message from which on it is written into stream memory itself: below, room that begins on a line of the cache
 /// would waste more than the copy costs.
 pub(crate) const DIRECT_BYTES_MIN: usize = 4096;
+/// Sequence in the place of that of a message, where code of a source is called with none.
+pub(crate) const OF_SOURCE: u64 = u64::MAX;

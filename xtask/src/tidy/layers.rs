@@ -192,6 +192,7 @@ const CRATES: [Layers; 17] = [
         layers: &[
             &["beats", "limits", "peer", "figures", "compare"],
             &["log"],
+            &["code"],
             &["edges"],
             &["file"],
             &["arguments", "mover", "room"],
@@ -214,7 +215,7 @@ const CRATES: [Layers; 17] = [
             &["batch", "named", "results"],
             &["cursor", "worker"],
             &["stream"],
-            &["append"],
+            &["append", "yielded"],
         ],
     },
     Layers {
