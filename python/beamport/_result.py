@@ -7,6 +7,7 @@ what to write instead.
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -24,7 +25,7 @@ _Content = tuple[str, str | None, Any, list[tuple[str, Any]]]
 SIGNAL = "signal"
 ERRORS = "errors"
 _RETURNS = (
-    "a worker returns or yields nothing, numbers, text, arrays of numbers, dicts of these, messages, or "
+    "code returns or yields nothing, numbers, text, arrays of numbers, dicts of these, messages, or "
     "`beamport.result(...)`"
 )
 
@@ -44,7 +45,7 @@ class Metadata(dict[str, Any]):
 class Result:
     """A value that user code returns, with what belongs to it: made by `beamport.result`."""
 
-    __slots__ = ("attributes", "axes", "name", "of", "unit", "value")
+    __slots__ = ("attributes", "axes", "name", "of", "origin_seq", "time", "unit", "value")
 
     value: Any
     of: Message | None
@@ -52,6 +53,8 @@ class Result:
     unit: str | Mapping[str, str] | None
     axes: dict[str, tuple[np.ndarray | None, str | None]] | None
     attributes: dict[str, Any]
+    time: Any
+    origin_seq: int | None
 
     def __init__(
         self,
@@ -61,18 +64,21 @@ class Result:
         unit: str | Mapping[str, str] | None,
         axes: dict[str, tuple[np.ndarray | None, str | None]] | None,
         attributes: dict[str, Any],
+        time: Any = None,
+        origin_seq: int | None = None,
     ) -> None:
         """`axes` are coordinates and units by the names of the dimensions, `attributes` plain values."""
         self.value, self.of, self.name, self.unit, self.axes, self.attributes = value, of, name, unit, axes, attributes
+        self.time, self.origin_seq = time, origin_seq
 
     def words(self) -> tuple[Any, ...]:
         """All behind value and message, as the constructor takes them."""
-        return self.name, self.unit, self.axes, self.attributes
+        return self.name, self.unit, self.axes, self.attributes, self.time, self.origin_seq
 
     def __repr__(self) -> str:
         """Say what it has."""
-        words = ("of", "name", "unit", "axes", "attributes")
-        more = "".join(f", {word}={getattr(self, word)!r}" for word in words if getattr(self, word))
+        words = ("of", "name", "unit", "axes", "attributes", "time", "origin_seq")
+        more = "".join(f", {word}={getattr(self, word)!r}" for word in words if getattr(self, word) not in (None, {}))
         return f"beamport.result({self.value!r}{more})"
 
 
@@ -83,6 +89,8 @@ def result(
     unit: str | Mapping[str, str] | None = None,
     axes: Mapping[str, Any] | Sequence[str] | None = None,
     attributes: Mapping[str, Any] | None = None,
+    time: Any = None,
+    origin_seq: int | None = None,
 ) -> Result:
     """A value with its message, name, unit, axes and attributes: user code returns or yields it, alone or in a list.
 
@@ -95,6 +103,8 @@ def result(
     axes: the dimensions, slowest first: their names, or with coordinates `{"Q": q}`, with a unit
         `{"Q": (q, "1/angstrom")}`. Coordinates are as many as values, or edges, one more.
     attributes: numbers, texts and arrays of one dimension that belong to it: `m.metadata` of the message.
+    time: of a source: source time, as `since` of `Stream.read` takes it. Default: when it was yielded.
+    origin_seq: of a source: the number that its device gave it; a hole in the numbers is loss. Default: the next one.
 
     An array becomes a frame (`ad00`), a number a value (`f144`), text an `f142`. With a unit or axes, and a number with
     attributes, it becomes a data array (`da00`). Raises `TypeError` or `ValueError` for what no message can hold.
@@ -111,10 +121,24 @@ def result(
         raise TypeError(f'`name` is {name!r}: give a text such as "iq"')
     if isinstance(value, Result):
         raise TypeError("the value is a result already: give all that belongs to it in one `beamport.result(...)`")
-    made = Result(value, of, name, _unit(unit, value), _axes(axes), _attributes(attributes or {}))
+    made = Result(
+        value, of, name, _unit(unit, value), _axes(axes), _attributes(attributes or {}), time, _number(origin_seq)
+    )
     # Refuses here, where the code stands, and not after the call.
     _describe(made)
     return made
+
+
+def _number(origin_seq: Any) -> int | None:
+    if origin_seq is None:
+        return None
+    try:
+        number = operator.index(origin_seq)
+    except TypeError:
+        number = -1
+    if isinstance(origin_seq, bool) or not 0 <= number < 1 << 64:
+        raise ValueError(f"`origin_seq` is {origin_seq!r}: give a whole number from 0 on")
+    return number
 
 
 def said(value: Any) -> _Said | None:
@@ -192,7 +216,7 @@ def _variables(made: Result) -> list[_Variable] | None:
     values: dict[str, Any] = made.value if is_dict else {SIGNAL: made.value}
     for name in values:
         if not isinstance(name, str):
-            raise TypeError(f'a worker made a dict with the key {name!r}: keys are names, texts like "x"')
+            raise TypeError(f'the code made a dict with the key {name!r}: keys are names, texts like "x"')
     if is_dict and any(_is_json(value) for value in values.values()):
         return None
     arrays = {name: value if isinstance(value, str) else _named(name, value) for name, value in values.items()}
@@ -304,7 +328,7 @@ def _json(made: Result) -> str:
         return json.dumps(made.value, default=_json_number, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as wrong:
         raise TypeError(
-            f"a worker made a {_kind(made.value)} that is neither an array of numbers nor JSON ({wrong}): give arrays "
+            f"the code made a {_kind(made.value)} that is neither an array of numbers nor JSON ({wrong}): give arrays "
             "alone in a dict, or lists in place of arrays (`a.tolist()`) and `None` in place of NaN"
         ) from None
 
@@ -389,6 +413,6 @@ def _refused(value: Any) -> TypeError:
         try:
             kind = np.asarray(value).dtype.kind
         except (TypeError, ValueError) as wrong:
-            return TypeError(f"a worker made a {_kind(value)}: {wrong}")
+            return TypeError(f"the code made a {_kind(value)}: {wrong}")
         instead = _INSTEAD.get(kind, "") if hasattr(value, "__array__") or kind != "O" else ""
-    return TypeError(f"a worker made a {_kind(value)}: {instead or _RETURNS}")
+    return TypeError(f"the code made a {_kind(value)}: {instead or _RETURNS}")

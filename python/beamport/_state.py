@@ -1,17 +1,20 @@
 """State of user code as bytes: what `save` returns, and `restore` is given.
 
 The bytes are the length of a JSON text (8 bytes, little-endian), the text, and the arrays and bytes that it refers to,
-one behind the other.
+one behind the other. In a commit of a source they are text, in base64.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
 import numpy as np
 
 _DEPTH_MAX = 64
+# Bytes of a state as text: it is in a commit of the source, of which there is one a second.
+_TEXT_BYTES_MAX = 128 << 10
 _MARK = "\0"
 _KINDS = "a number, text, bytes, None, a numpy array, or lists, tuples and dicts of these"
 
@@ -28,6 +31,22 @@ def unpack(data: bytes) -> Any:
     """Decode a state."""
     size = int.from_bytes(data[:8], "little")
     return _unpacked(json.loads(data[8 : 8 + size]), memoryview(data)[8 + size :])
+
+
+def encode(state: Any) -> str:
+    """Encode a state as text. Raises `TypeError` for what a state cannot hold, `ValueError` for one that is too large."""
+    text = base64.b64encode(pack(state)).decode()
+    if len(text) > _TEXT_BYTES_MAX:
+        raise ValueError(
+            f"`save()` returned a state of {len(text)} bytes, and at most {_TEXT_BYTES_MAX} are kept: keep more in a file of "
+            "your own, and its name in the state"
+        )
+    return text
+
+
+def decode(text: str) -> Any:
+    """Decode a state from text."""
+    return unpack(base64.b64decode(text))
 
 
 def _packed(value: Any, parts: list[bytes], where: str, depth: int) -> Any:

@@ -472,7 +472,7 @@ def test_what_a_worker_had_not_done_when_up_ended_was_said_nowhere(lab):
         return [m["text"] for m in data["slow.aside"].read()] if "slow.aside" in data else []
 
     texts = until(lambda: len(aside()) > 1 and aside(), "nothing is done")
-    assert "a dict with the key 1: keys are names" in texts[0] and "`y`: a worker made a `complex`" in texts[1]
+    assert "a dict with the key 1: keys are names" in texts[0] and "`y`: the code made a `complex`" in texts[1]
     lab.interrupt(process)
     lab.end(process)
     told = re.search(r"`slow` has ([\d,]+) unprocessed messages from `camera`; the next `up`", lab.said(process)[1])

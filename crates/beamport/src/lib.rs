@@ -3,6 +3,7 @@
 pub mod arguments;
 mod beats;
 pub mod cli;
+pub mod code;
 pub mod compare;
 pub mod demo;
 pub mod edges;

@@ -178,3 +178,29 @@ pub const BEAT_TROUBLES_MAX: usize = 5;
 pub const BEAT_WORKERS_BYTES_MAX: usize = 64 << 10;
 /// Pause between two looks at the accounts that are to be posted.
 pub const ACCOUNTS_PAUSE: Duration = Duration::from_millis(100);
+/// How long the Python code of a source may take to be loaded: libraries are large.
+pub(crate) const SOURCE_CODE_LOAD_PATIENCE: Duration = Duration::from_secs(120);
+/// First pause before code of a source is started again, ns; it doubles.
+pub(crate) const SOURCE_CODE_PAUSE_NS: i64 = 100_000_000;
+/// Longest such pause, ns: a device that is back is seen soon.
+pub(crate) const SOURCE_CODE_PAUSE_MAX_NS: i64 = 30_000_000_000;
+/// Pause between two looks at a silent process and at the files of its code, ns: a change is for people.
+pub(crate) const SOURCE_CODE_REST_NS: i64 = 500_000_000;
+/// Pause between two looks at a process that has closed its socket, ns: in most cases it has ended.
+pub(crate) const SOURCE_CODE_CLOSED_REST_NS: i64 = 10_000_000;
+/// Code that runs for so long is no longer in trouble, ns.
+pub(crate) const SOURCE_CODE_RECOVERED_NS: i64 = 5_000_000_000;
+/// Messages of a source of Python that are read together: 32 KiB of index.
+pub(crate) const SOURCE_CODE_BATCH: usize = 512;
+/// Time of a step of such a source: half of a source's share.
+pub(crate) const SOURCE_CODE_STEP: Duration = Duration::from_millis(5);
+/// How long a process of an earlier start may hold the stream: it is killed with its program.
+pub(crate) const SOURCE_CODE_HELD_MAX: Duration = Duration::from_secs(5);
+/// How long code of a source may take to end when it is asked to: as slots.
+pub(crate) const SOURCE_CODE_END_PATIENCE: Duration = Duration::from_secs(5);
+/// Longest sleep while it ends, and while its socket takes nothing.
+pub(crate) const SOURCE_CODE_NAP: Duration = Duration::from_millis(2);
+/// Longest sleep while the end of a process that loads code is waited for.
+pub(crate) const LOAD_NAP: Duration = Duration::from_millis(5);
+/// Bytes of what code says of itself: a line with a few names.
+pub(crate) const DECLARED_BYTES_MAX: u64 = 4096;

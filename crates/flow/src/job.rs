@@ -223,6 +223,86 @@ pub struct LoadJob {
     pub changes: bool,
 }
 
+/// The job of the process that runs the Python code of a source: `python -m beamport._source JSON`. On its stdin, a
+/// socket, comes a [`SourceStart`]; it writes a byte there when there is something new in the stream.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SourceJob {
+    /// Process of the mover: this one dies with it.
+    pub parent: u32,
+    /// Data folder.
+    pub data: PathBuf,
+    /// Name of the source: the origin of messages that name none.
+    pub source: String,
+    /// The stream for what the code yields.
+    pub stream: String,
+    /// Shared memory of this stream.
+    pub live_bytes: u64,
+    /// Its code.
+    pub code: SlotCode,
+}
+
+/// Where the Python code of a source begins: a line of JSON.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SourceStart {
+    /// Its newest note [`Note::Saved`].
+    pub saved: Option<String>,
+    /// The next number of each origin, where there is none.
+    pub numbers: BTreeMap<String, u64>,
+}
+
+/// The job of a process that only loads the code of a source: `python -m beamport._source JSON` prints its mistakes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SourceLoadJob {
+    /// Process of the mover: this one dies with it.
+    pub parent: u32,
+    /// The code.
+    pub code: SlotCode,
+}
+
+/// A word of the process of a source's code, between its messages and with a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// The code was loaded, and yields its first value next.
+    Begun,
+    /// State of the code, with which all messages before agree.
+    Saved,
+    /// A value that no message can hold: why, and where it was yielded.
+    Refused,
+    /// The code raised an exception: its traceback.
+    Raised,
+    /// The code has come to its end.
+    Ended,
+}
+
+impl Note {
+    const ALL: [(&'static str, [u8; 4], Self); 5] = [
+        ("begun", *b"pybg", Self::Begun),
+        ("saved", *b"pysv", Self::Saved),
+        ("refused", *b"pyrf", Self::Refused),
+        ("raised", *b"pyex", Self::Raised),
+        ("ended", *b"pyen", Self::Ended),
+    ];
+
+    /// By the word that the process uses.
+    #[must_use]
+    pub fn named(word: &str) -> Option<Self> {
+        Self::ALL.iter().find(|one| one.0 == word).map(|one| one.2)
+    }
+
+    /// The note behind a schema of the stream; `None`: it is that of a message.
+    #[must_use]
+    pub fn of_schema(schema: [u8; 4]) -> Option<Self> {
+        Self::ALL.iter().find(|one| one.1 == schema).map(|one| one.2)
+    }
+
+    /// The schema in the stream; no other message has it.
+    #[must_use]
+    pub fn schema(self) -> [u8; 4] {
+        Self::ALL.iter().find(|one| one.2 == self).map_or([0; 4], |one| one.1)
+    }
+}
+
 /// [`Level`] in JSON, by the words of [`Level::as_str`].
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "Level", rename_all = "kebab-case")]

@@ -28,7 +28,9 @@ pub(crate) use runner::merge;
 pub use account::origins::{OriginAccounts, Resume, ResumeOrigin, device_of, name_of_life};
 pub use books::book::{Book, BookDamage, Keeps, Record};
 pub use books::commits::{commits_of, last_commit, reader_name};
-pub use books::data::{Data, RUNS, aside_of, each_batch, not_written, slot_stream, stream_fault, tasks_of, view_of};
+pub use books::data::{
+    Data, RUNS, aside_of, each_batch, not_written, slot_stream, stream_fault, tasks_of, view_of, yielded_of,
+};
 pub use books::runs::{RunKeeper, RunsView, StreamView};
 pub use books::statistics::{Statistics, statistics_of};
 pub use contract::live::{Confirmed, InFlight, LiveBatch, LiveSink, Refused};
@@ -38,7 +40,7 @@ pub use contract::slot::{Outputs, Slot, SlotOptions, Stepped};
 pub use contract::source::{Outlet, Silence, Source, Step};
 pub use contract::worker::{Ended, Made, Stop, Waiting, Worker};
 pub use fault::{Fault, Interruption, Passes};
-pub use job::{LoadJob, SlotJob, WriterJob};
+pub use job::{LoadJob, SlotJob, SourceJob, SourceLoadJob, WriterJob};
 pub use limits::{OF_WORKER, SLOTS_MAX};
 pub use runner::append::{Appender, Label};
 pub use runner::feed::{BYTES, Feed, FeedStep, hold, until_now};

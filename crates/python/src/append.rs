@@ -189,14 +189,15 @@ impl Writer {
     }
 }
 
-/// Make a message that is in no stream yet, for a worker to return: of any schema, with time and origin of its own.
+/// Make a message that is in no stream yet, for a worker to return or a source to yield: of any schema, with time and
+/// origin of its own.
 ///
 /// schema: the schema id, four letters. Of a schema that beamport does not know `fields` are bytes.
 /// fields: values by the names of the schema, as `Writer.append` takes them; or the bytes of the message, such as a
 ///     numpy record.
 /// time: source time, as `since` of `Stream.read` takes it. Default: the time in the message, else now.
 /// origin: name of its origin. Default: the name in the message; without one, that of the message that it is made of.
-/// origin_seq: its number from its maker.
+/// origin_seq: its number from its maker. Default: of a source the next one of the origin, else 0.
 ///
 /// Example:
 ///     >>> import beamport
@@ -204,14 +205,14 @@ impl Writer {
 ///     >>> (m.value, m.origin, m.source_time, m.origin_seq)
 ///     (1.5, 'T', 7, 3)
 #[pyfunction]
-#[pyo3(signature = (schema, fields, *, time=None, origin=None, origin_seq=0))]
+#[pyo3(signature = (schema, fields, *, time=None, origin=None, origin_seq=None))]
 pub(crate) fn message(
     py: Python<'_>,
     schema: &str,
     fields: &Bound<'_, PyAny>,
     time: Option<&Bound<'_, PyAny>>,
     origin: Option<&str>,
-    origin_seq: u64,
+    origin_seq: Option<u64>,
 ) -> PyResult<Made> {
     let refused = |cause: String| {
         let fault = Fault::new("cannot make a message", cause);
@@ -231,7 +232,9 @@ pub(crate) fn message(
     let read = wire::read(&written).ok().filter(|_| wire::schema_id(&written) == Some(id));
     let time = time.or_else(|| read.as_ref().and_then(Message::time)).unwrap_or(now);
     let origin = origin.or_else(|| read.as_ref().and_then(Message::maker)).unwrap_or_default();
-    of_bytes(&written, (0, time, now), (origin, origin_seq), (&id, 0))
+    let mut made = of_bytes(&written, (0, time, now), (origin, origin_seq.unwrap_or(0)), (&id, 0))?;
+    made.is_numbered = origin_seq.is_some();
+    Ok(made)
 }
 
 /// The caller's arguments beside the message.

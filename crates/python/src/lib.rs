@@ -31,6 +31,7 @@ mod stream;
 mod trial;
 mod worker;
 mod writer;
+mod yielded;
 
 use pyo3::prelude::*;
 
@@ -63,6 +64,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<worker::PySlot>()?;
     module.add_class::<worker::PresentRun>()?;
     module.add_class::<trial::Trial>()?;
+    module.add_class::<yielded::Yielded>()?;
     module.add_class::<append::Writer>()?;
     module.add_class::<writer::Writer>()
 }

@@ -33,3 +33,5 @@ pub(crate) const NO_PLACE: u64 = u64::MAX;
 pub(crate) const STATE_SHARE: u64 = 8;
 /// The part of a slot's stream that results without an answer may fill, before the state is saved between two messages.
 pub(crate) const UNANSWERED_SHARE: u64 = 4;
+/// Sequence in the place of that of a message, where code of a source is called with none.
+pub(crate) const OF_SOURCE: u64 = u64::MAX;

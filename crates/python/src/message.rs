@@ -36,11 +36,13 @@ pub(crate) struct Message {
     /// First byte of the payload in the segment.
     place: u64,
     origin: Arc<str>,
+    /// False where its number was left to the one who appends it.
+    pub(crate) is_numbered: bool,
 }
 
 impl Message {
     pub(crate) fn new(sequence: u64, entry: Entry, (pinned, place): (Pinned, u64), origin: Arc<str>) -> Self {
-        Self { sequence, entry, pinned, place, origin }
+        Self { sequence, entry, pinned, place, origin, is_numbered: true }
     }
 
     fn bytes(&self) -> &[u8] {

@@ -6,6 +6,7 @@
 //! Failure behaviour: a result that no message can hold, or that belongs to none of the messages of the call, is an
 //! exception, and the caller undoes what was pushed.
 
+use crate::limits::OF_SOURCE;
 use crate::memory::bytes_of_buffer;
 use crate::message::Message;
 use flow::{Ended, Fault, Made, Outputs, Stop};
@@ -14,6 +15,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyFloat, PyInt, PyString, PyTuple, PyType};
+use store::Entry;
 use wire::ad00::{Ad00, Attribute, Head};
 use wire::{DType, Numbers, da00, f142, f144};
 
@@ -44,6 +46,35 @@ impl From<Stop> for Undone {
     }
 }
 
+/// Where messages made of a result go: the outputs of a slot, or what the code of a source yields.
+pub(crate) trait Place {
+    /// The source of a message that names none.
+    fn maker(&self) -> &str;
+    /// The number of the message that is made now: that of `of`, or the next one of its source.
+    fn number(&self, of: &Entry, source_name: &str) -> u64 {
+        let _ = source_name;
+        of.origin_seq
+    }
+    /// Appends a message made of `of`. `name`: of its source, where the code gives one.
+    fn push(&mut self, of: &Entry, made: &Made, name: Option<&str>, parts: &[&[u8]]) -> Result<(), Stop>;
+    /// Appends a message of the code's own, which had a number or not.
+    fn push_own(&mut self, origin: &str, made: &Made, is_numbered: bool, parts: &[&[u8]]) -> Result<(), Stop>;
+}
+
+impl Place for Outputs<'_> {
+    fn maker(&self) -> &str {
+        Outputs::maker(self)
+    }
+
+    fn push(&mut self, of: &Entry, made: &Made, _name: Option<&str>, parts: &[&[u8]]) -> Result<(), Stop> {
+        Outputs::push(self, of, made, parts)
+    }
+
+    fn push_own(&mut self, origin: &str, made: &Made, _is_numbered: bool, parts: &[&[u8]]) -> Result<(), Stop> {
+        Outputs::push_of(self, origin, made, parts)
+    }
+}
+
 /// The messages that user code was called with: some rows of a block.
 #[derive(Clone, Copy)]
 pub(crate) struct Call<'m> {
@@ -52,6 +83,11 @@ pub(crate) struct Call<'m> {
 }
 
 impl<'m> Call<'m> {
+    /// Whether the code is that of a source, which is called with no message.
+    fn is_of_source(&self) -> bool {
+        self.at(0).sequence == OF_SOURCE
+    }
+
     fn at(&self, row: usize) -> &'m store::Message<'m> {
         &self.messages[self.rows[row]]
     }
@@ -63,6 +99,11 @@ impl<'m> Call<'m> {
 
     /// The exception of a result whose message user code was not called with.
     fn foreign(&self, of: &Bound<'_, Message>) -> PyErr {
+        if self.is_of_source() {
+            return PyValueError::new_err(
+                "a source is called with no message: leave `of` out, or yield the message itself",
+            );
+        }
         let (first, last) = (self.at(0).sequence, self.at(self.last()).sequence);
         PyValueError::new_err(format!(
             "a result is `of` message {}, and the code was called with {first} to {last}: return it in the call that \
@@ -84,14 +125,14 @@ impl<'m> Call<'m> {
 }
 
 /// One message to be made.
-enum Leaf<'py> {
+pub(crate) enum Leaf<'py> {
     /// A message that becomes one as it is.
     Message(Bound<'py, Message>),
     /// Numbers: an array becomes a frame (`ad00`), a single one a value (`f144`).
     Numbers(Bound<'py, PyAny>),
     /// As `beamport._result.said` describes it: whether the code named the message that it belongs to, kind, name,
-    /// content, attributes.
-    Said(Bound<'py, PyTuple>),
+    /// content, attributes; and the result, if it has a time or a number of its own.
+    Said(Bound<'py, PyTuple>, Option<Bound<'py, PyAny>>),
 }
 
 /// Encodes the results of a worker.
@@ -162,7 +203,13 @@ impl Results {
     }
 
     /// Appends one message that belongs to that of a row.
-    fn push(&mut self, call: &Call<'_>, row: usize, leaf: &Leaf<'_>, out: &mut Outputs<'_>) -> Result<(), Undone> {
+    pub(crate) fn push(
+        &mut self,
+        call: &Call<'_>,
+        row: usize,
+        leaf: &Leaf<'_>,
+        out: &mut dyn Place,
+    ) -> Result<(), Undone> {
         let of = call.at(row);
         match leaf {
             Leaf::Message(message) => {
@@ -170,7 +217,7 @@ impl Results {
                 push_as(call, message, of, &[bytes], out)
             }
             Leaf::Numbers(value) => self.numbers(of, &Plain::of(value)?, None, &[], out),
-            Leaf::Said(said) => self.said(call, of, said, out),
+            Leaf::Said(said, _) => self.said(call, of, said, out),
         }
     }
 
@@ -182,21 +229,22 @@ impl Results {
         array: &Plain<'_>,
         name: Option<&str>,
         more: &[Attribute<'_>],
-        out: &mut Outputs<'_>,
+        out: &mut dyn Place,
     ) -> Result<(), Undone> {
         let pixels = array.bytes()?;
         let data = Numbers::new(array.dtype, pixels).ok_or_else(|| coded("its bytes are no numbers"))?;
-        let (entry, source_name) = (of.entry, name.unwrap_or(out.maker()));
+        let entry = of.entry;
+        let source_name = name.unwrap_or(out.maker());
         if let ([], Some(scalar)) = (array.shape.as_slice(), data.get(0)) {
             let value = f144::F144 { source_name, timestamp: entry.source_time, value: f144::Value::Scalar(scalar) };
             f144::write(&mut self.bytes, &value).map_err(coded)?;
-            return Ok(out.push(entry, &Made::of(entry, f144::ID), &[&self.bytes])?);
+            return Ok(out.push(entry, &Made::of(entry, f144::ID), name, &[&self.bytes])?);
         }
         let frame = match entry.schema.0 {
             wire::ad00::ID => wire::ad00::read(of.payload).ok(),
             _ => None,
         };
-        let id = frame.as_ref().map_or(entry.origin_seq as i32, |frame| frame.id);
+        let id = frame.as_ref().map_or_else(|| out.number(entry, source_name) as i32, |frame| frame.id);
         let known = frame.as_ref().map(|frame| frame.attributes.clone()).unwrap_or_default();
         let attributes = joined(&known, more);
         let is_bare = attributes.is_empty() && name.is_none();
@@ -214,7 +262,7 @@ impl Results {
         }
         self.head.set(id, entry.source_time);
         let parts = self.head.parts(pixels).ok_or_else(|| coded("its pixels do not fit its shape"))?;
-        Ok(out.push(entry, &Made::of(entry, wire::ad00::ID), &parts)?)
+        Ok(out.push(entry, &Made::of(entry, wire::ad00::ID), name, &parts)?)
     }
 
     /// The parts of a frame with more attributes; its pixels are copied once, into stream memory.
@@ -234,7 +282,7 @@ impl Results {
         call: &Call<'_>,
         of: &store::Message<'_>,
         said: &Bound<'_, PyTuple>,
-        out: &mut Outputs<'_>,
+        out: &mut dyn Place,
     ) -> Result<(), Undone> {
         let said: Said<'_> = said.extract()?;
         let (is_named, kind, name, content, attributes) = said;
@@ -249,7 +297,7 @@ impl Results {
                 let (_, bytes) = message.get().raw(message.py())?;
                 let parts = self.frame(bytes, name, &attributes)?;
                 return match is_named {
-                    true => Ok(out.push(of.entry, &Made::of(of.entry, wire::ad00::ID), &parts)?),
+                    true => Ok(out.push(of.entry, &Made::of(of.entry, wire::ad00::ID), name, &parts)?),
                     false => push_as(call, message, of, &parts, out),
                 };
             }
@@ -282,7 +330,7 @@ impl Results {
                 f142::ID
             }
         };
-        Ok(out.push(entry, &Made::of(entry, schema), &[&self.bytes])?)
+        Ok(out.push(entry, &Made::of(entry, schema), name, &[&self.bytes])?)
     }
 
     /// Encodes a data array (`da00`).
@@ -314,20 +362,21 @@ fn push_as(
     message: &Bound<'_, Message>,
     of: &store::Message<'_>,
     parts: &[&[u8]],
-    out: &mut Outputs<'_>,
+    out: &mut dyn Place,
 ) -> Result<(), Undone> {
     let (entry, _) = message.get().raw(message.py())?;
     let made =
         Made { source_time: entry.source_time, schema: entry.schema, origin_seq: entry.origin_seq, flags: entry.flags };
     let origin = message.get().origin_name();
     match call.row(message)?.is_some() || origin.is_empty() {
-        true => Ok(out.push(of.entry, &made, parts)?),
-        false => Ok(out.push_of(origin, &made, parts)?),
+        true if call.is_of_source() => Ok(out.push_own("", &made, message.get().is_numbered, parts)?),
+        true => Ok(out.push(of.entry, &made, None, parts)?),
+        false => Ok(out.push_own(origin, &made, message.get().is_numbered, parts)?),
     }
 }
 
 /// Gives each message of what user code returned to `each`, with the row of the message that it belongs to.
-fn walk<'py>(
+pub(crate) fn walk<'py>(
     call: &Call<'_>,
     value: &Bound<'py, PyAny>,
     depth: u32,
@@ -354,10 +403,18 @@ fn walk<'py>(
             }
             Err(_) => call.last(),
         };
-        return each(row, Leaf::Said(said.get_slice(1, said.len())));
+        let own = own_of(value)?;
+        if own.is_some() && !call.is_of_source() {
+            return Err(PyTypeError::new_err(
+                "the result of a worker has time and number of its message: leave `time` and `origin_seq` out, or \
+                 make a message of your own with `beamport.message(...)`",
+            )
+            .into());
+        }
+        return each(row, Leaf::Said(said.get_slice(1, said.len()), own));
     }
     if depth == LISTS_MAX {
-        return Err(PyTypeError::new_err(format!("a worker returned lists nested {LISTS_MAX} deep")).into());
+        return Err(PyTypeError::new_err(format!("the code returned lists nested {LISTS_MAX} deep")).into());
     }
     for one in value.try_iter()? {
         // A generator is code of the user, too.
@@ -365,6 +422,17 @@ fn walk<'py>(
         walk(call, &one?, depth + 1, each)?;
     }
     Ok(())
+}
+
+/// A result that has a time or a number of its own.
+fn own_of<'py>(value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    static RESULT: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let py = value.py();
+    if !value.is_instance(RESULT.import(py, "beamport._result", "Result")?)? {
+        return Ok(None);
+    }
+    let has = |name| Ok::<_, PyErr>(!value.getattr(name)?.is_none());
+    Ok((has(intern!(py, "time"))? || has(intern!(py, "origin_seq"))?).then(|| value.clone()))
 }
 
 /// The description of `beamport._result.said` behind the message that it is of.
@@ -460,5 +528,5 @@ fn is_array(value: &Bound<'_, PyAny>) -> PyResult<bool> {
 }
 
 fn coded(cause: impl std::fmt::Display) -> PyErr {
-    PyTypeError::new_err(format!("cannot encode the result of a worker: {cause}"))
+    PyTypeError::new_err(format!("cannot encode what the code made: {cause}"))
 }

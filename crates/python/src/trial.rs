@@ -13,10 +13,10 @@ use flow::{CodeTraits, Data, Fault, RunKeeper, UpstreamState, Work, WorkOptions}
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::path::PathBuf;
-use std::time::Duration;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use store::{Level, Options};
 
 /// Requests of the caller, and the progress of the runner.

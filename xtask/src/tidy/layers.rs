@@ -192,6 +192,7 @@ const CRATES: [Layers; 17] = [
         layers: &[
             &["beats", "limits", "peer", "figures", "compare"],
             &["log"],
+            &["code"],
             &["edges"],
             &["file"],
             &["arguments", "mover", "room"],
@@ -216,7 +217,7 @@ const CRATES: [Layers; 17] = [
             &["worker"],
             &["iteration"],
             &["stream"],
-            &["append"],
+            &["append", "yielded"],
         ],
     },
     Layers {

@@ -4,6 +4,7 @@
 mod appended;
 mod files;
 mod nexus;
+mod python;
 mod replay;
 mod sink;
 
@@ -43,6 +44,7 @@ impl Registry {
         none.source(&sim::SOURCE)
             .source(&replay::SOURCE)
             .source(&appended::SOURCE)
+            .source(&python::SOURCE)
             .source(&kafka::SOURCE)
             .source(&epics::PVA)
             .source(&epics::CA)

@@ -26,6 +26,7 @@ mod stream;
 mod worker;
 mod writers;
 
+pub use crate::code::{Copied, Parameters};
 pub use hosts::{
     Crossing, HostPart, HostSection, Hosts, LEAD_RUNS, MIRROR, MirrorSection, SINK as HOSTS_SINK, WorkerHosts,
     is_hosts_sink,
@@ -39,7 +40,7 @@ pub(crate) use sink::{writer_file, writer_name};
 pub use source::SourceSection;
 pub use stage::Stage;
 pub use stream::StreamSection;
-pub use worker::{Code, Copied, Environment, Numbers, Order, Parameters, WorkerSection, file_of};
+pub use worker::{Code, Environment, Numbers, Order, WorkerSection, file_of};
 
 use crate::edges::{Around, Registry, SinkKind, TemplateAnswer, TemplateCheck};
 use crate::limits;

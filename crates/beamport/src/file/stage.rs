@@ -78,7 +78,10 @@ impl Stage {
     #[must_use]
     pub fn live_bytes(&self) -> u64 {
         match self {
-            Self::Source(section) => section.stream.live.0,
+            Self::Source(section) => {
+                let live = section.stream.live.0;
+                live.saturating_add(section.plan.beside_bytes(live))
+            }
             Self::Live(_) => 0,
             Self::Merge(section) => section.output.live.0,
             Self::Worker(section) => {

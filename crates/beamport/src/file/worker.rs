@@ -4,6 +4,7 @@
 use super::keys;
 use super::stream::{self, StreamSection};
 use super::{MergeSection, nearest};
+use crate::code::{Copied, Parameters, check_call, named_python};
 use crate::edges::Registry;
 use crate::limits;
 use flow::edge::{Needs, Sends, WorkerKind};
@@ -12,7 +13,7 @@ use serde_json::Value as Json;
 use settings::units::{Refused, Size, shortened};
 use settings::{Section, Setting, Shown, Take, Word, noun};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 use toml_edit::{Item, Value};
 
@@ -87,15 +88,6 @@ pub struct Code {
     pub python: Option<PathBuf>,
     /// The copy of its files that slots load; none of what is installed, of what is ready-made, or before it runs.
     pub copied: Option<Copied>,
-}
-
-/// Files of Python code as they were when the worker started.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Copied {
-    /// SHA-256 of what `sha256sum` says of them, in hexadecimal digits: the name of the folder with the copy.
-    pub hash: String,
-    /// The folder in which they were.
-    pub root: PathBuf,
 }
 
 impl Code {
@@ -267,34 +259,6 @@ impl Word for Order {
     const ALL: &'static [(&'static str, Self)] = &[("keep", Self::Keep), ("any", Self::Any)];
 }
 
-/// A JSON object.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Parameters(pub Json);
-
-impl Default for Parameters {
-    fn default() -> Self {
-        Self(Json::Object(serde_json::Map::new()))
-    }
-}
-
-impl Take for Parameters {
-    fn take(item: &Item) -> Result<Self, Refused> {
-        let hint = "write `[worker.NAME.parameters]`, and below it lines like `threshold = 3`";
-        if item.as_table_like().is_none() {
-            return Err(Refused::new(format!("expected a table, found {}", noun(item)), hint));
-        }
-        settings::json_of(item)
-            .map(Self)
-            .ok_or_else(|| Refused::new("a value is not a number, text, list or table", hint))
-    }
-    fn default_of(text: &str) -> Option<Self> {
-        (text == "{}").then(Self::default)
-    }
-    fn show(&self) -> Json {
-        self.0.clone()
-    }
-}
-
 /// Slots on each of some hosts, by name of the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostSlots(pub Vec<(String, u64)>);
@@ -426,21 +390,6 @@ fn kind_of(known: &[&'static WorkerKind], call: &str) -> Option<&'static WorkerK
     known.iter().copied().find(|kind| kind.name == call)
 }
 
-/// Says why code of the user is not there: a FILE in the folder, or a module, and a name in it.
-fn check_code(call: &str, folder: &Path) -> Result<(), Refused> {
-    match call.rsplit_once(':') {
-        Some((file, name)) if !name.is_empty() && file.ends_with(".py") && !folder.join(file).is_file() => {
-            let cause = format!("no file {}", folder.join(file).display());
-            Err(Refused::new(cause, "name a file beside the instrument file"))
-        }
-        Some((file, name)) if !file.is_empty() && !name.is_empty() => Ok(()),
-        _ => {
-            let cause = format!("`{}` names no function", shortened(call));
-            Err(Refused::new(cause, "write it like \"mine.py:function\""))
-        }
-    }
-}
-
 /// Reads what the worker runs.
 fn call(section: &mut Section<'_>, known: &[&'static WorkerKind]) -> Setting<String> {
     let Some(call) = section.get::<String>(&keys::CALL) else { return Setting::default() };
@@ -448,7 +397,7 @@ fn call(section: &mut Section<'_>, known: &[&'static WorkerKind]) -> Setting<Str
         return call;
     }
     let result = match call.contains(':') {
-        true => check_code(&call, section.folder),
+        true => check_call(&call, section.folder),
         false => {
             let names = || known.iter().map(|kind| kind.name);
             let hint = match nearest(&call, names()) {
@@ -533,7 +482,7 @@ fn find_files(section: &mut Section<'_>, parameters: &mut Json) {
 impl WorkerSection {
     /// Notes where the section does not give what a ready-made worker needs.
     fn check_needs(&self, section: &mut Section<'_>, needs: &Needs) {
-        if let Some(Err(refused)) = needs.code.as_ref().map(|code| check_code(code, section.folder)) {
+        if let Some(Err(refused)) = needs.code.as_ref().map(|code| check_call(code, section.folder)) {
             section.refuse(&keys::PARAMETERS, refused);
         }
         if let (true, Some(shadow)) = (needs.holds_back, &self.shadow) {
@@ -607,8 +556,7 @@ pub(super) fn read(
         time_max,
         first_time_max,
         parameters,
-        // A name is looked for in PATH, a path from the instrument file.
-        python: python.map(|p| p.map(|text| if text.contains('/') { folder.join(text) } else { text.into() })),
+        python: python.map(|p| p.map(|text| named_python(&text, folder))),
         cpus: section.need(&keys::CPUS),
         gpus: section.need(&keys::GPUS),
         environment: section.need(&keys::ENVIRONMENT),

@@ -106,7 +106,7 @@ fn make_folder(job: &WriterJob) -> Result<Result<(), Fault>, Fault> {
 pub fn start_writer(job: &WriterJob, output: &std::fs::File) -> Result<Result<Child, Fault>, Fault> {
     let fault = |e| Fault::new(format!("cannot start the writer of sink `{}`", job.sink), e);
     let mut job = job.clone();
-    job.writer.python.get_or_insert_with(super::workers::python);
+    job.writer.python.get_or_insert_with(crate::code::python);
     let text = match serde_json::to_vec(&job) {
         Ok(text) => text,
         Err(e) => return Ok(Err(fault(io::Error::from(e)).hint("rename the folder or file that is not valid UTF-8"))),

@@ -35,7 +35,7 @@ fn checked(path: &Path, by: &Writer) -> Result<Checked, Fault> {
         command.arg("--static").arg(path);
     }
     if !by.modules.is_empty() {
-        let python = by.python.clone().unwrap_or_else(super::workers::python);
+        let python = by.python.clone().unwrap_or_else(crate::code::python);
         command.arg("--folder").arg(&by.folder).arg("--python").arg(python);
         command.args(["--time-max-ms", &by.time_max.as_millis().to_string()]);
         for module in &by.modules {

@@ -8,13 +8,13 @@
 use super::code::{self, Copies};
 use super::cutover::CutOver;
 use super::stage::{self, NAP, StageHandle, StageThread, What, ns};
+use crate::code::{Loading, ended, python};
 use crate::file::{Code, Order, WorkerSection, file_of};
-use flow::job::{CodeCopy, SlotCode};
-use flow::{CodeTraits, Data, Fault, LoadJob, Overdue, Passes, SlotEnd, SlotJob, UpstreamState, Work, WorkOptions};
+use flow::job::SlotCode;
+use flow::{CodeTraits, Data, Fault, LoadJob, Overdue, SlotEnd, SlotJob, UpstreamState, Work, WorkOptions};
 use serde::Serialize;
 use serde_json::{Value, json};
 use settings::units::duration_text;
-use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -35,8 +35,8 @@ const LOAD: Duration = Duration::from_secs(120);
 const CODE_PAUSE: Duration = Duration::from_millis(500);
 /// The part of the memory of a GPU that its slots share; the rest is for the driver.
 const GPU_SHARE: f64 = 0.9;
-/// Bytes of what it declares at most.
-const LINE: u64 = 4096;
+/// The module of the package that runs code of the user in a slot.
+const SLOT_MODULE: &str = "beamport._slot";
 
 /// How a section's worker works.
 pub(super) fn options(section: &WorkerSection) -> WorkOptions {
@@ -530,24 +530,9 @@ fn slot_end(status: &std::io::Result<ExitStatus>) -> SlotEnd {
     }
 }
 
-/// How a process ended, for people.
-fn ended(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("it ended with status {code}"),
-        (None, Some(signal)) => format!("signal {signal} ended it"),
-        (None, None) => "it ended".to_owned(),
-    }
-}
-
 /// The interpreter of a section.
 fn interpreter(section: &WorkerSection) -> PathBuf {
     section.python.as_ref().map_or_else(python, |python| python.value.clone())
-}
-
-/// The interpreter in which the package is: the one beside our own program, where it was installed with it.
-pub(super) fn python() -> PathBuf {
-    let beside = std::env::current_exe().map(|me| me.with_file_name("python3"));
-    beside.ok().filter(|path| path.exists()).unwrap_or_else(|| "python3".into())
 }
 
 fn spawn(section: &WorkerSection, job: &SlotJob, slots: u32) -> Result<Child, Fault> {
@@ -572,24 +557,19 @@ fn spawn(section: &WorkerSection, job: &SlotJob, slots: u32) -> Result<Child, Fa
 
 /// The program of a section's slots, with its job. `what`: what fails where the job cannot be written.
 fn program(section: &WorkerSection, what: &str, job: &impl Serialize) -> Result<Command, Fault> {
+    if section.is_python() {
+        return crate::code::command(&interpreter(section), SLOT_MODULE, what, job);
+    }
     let job = serde_json::to_string(job)
         .map_err(|e| Fault::new(what, e).hint("rename the folder or file that is not valid UTF-8"))?;
-    let mut command = match section.is_python() {
-        false => Command::new(std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into())),
-        true => Command::new(interpreter(section)),
-    };
-    command.args(if section.is_python() { &["-m", "beamport._slot"][..] } else { &["slot"] });
-    command.arg(job).stdin(Stdio::null()).process_group(0);
+    let mut command = Command::new(std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into()));
+    command.arg("slot").arg(job).stdin(Stdio::null()).process_group(0);
     Ok(command)
 }
 
 /// The code that a process of a section loads.
 fn code_of(section: &WorkerSection, data: &Path, call: &str, parameters: Value) -> SlotCode {
-    let copied = section.copied.as_ref().map(|copied| CodeCopy {
-        folder: code::folder_of(data, copied),
-        root: copied.root.clone(),
-        hash: copied.hash.clone(),
-    });
+    let copied = section.copied.as_ref().map(|copied| copied.in_job(data));
     SlotCode { call: call.to_owned(), folder: section.folder.clone(), copied, parameters }
 }
 
@@ -627,7 +607,7 @@ fn end_hint(late: Option<Overdue>, code: Option<i32>) -> &'static str {
 fn interpreted(section: &WorkerSection) -> String {
     match section.is_python() {
         false => String::new(),
-        true => format!("its interpreter is {}; `python` sets another", interpreter(section).display()),
+        true => crate::code::interpreted(&interpreter(section)),
     }
 }
 
@@ -712,73 +692,17 @@ fn load(
     changes: bool,
     (patience, ends): (Duration, &dyn Fn() -> bool),
 ) -> Result<Value, Fault> {
-    let what = cannot_load(section);
     // The code of a ready-made worker finds groups, and has parameters of its own.
     let is_finder = section.is_native();
     let parameters = &section.parameters.0;
     let parameters =
         if is_finder { parameters.get("arguments").cloned().unwrap_or(json!({})) } else { parameters.clone() };
-    let code = code_of(section, data, &section.python_call(), parameters);
+    let (whose, call) = (format!("worker `{}`", section.name), section.python_call());
+    let code = code_of(section, data, &call, parameters);
     let job = LoadJob { parent: std::process::id(), code, finds: is_finder, changes };
-    let fault = |e: std::io::Error| Fault::new(&what, e).hint(interpreted(section));
-    let mut command = program(section, &what, &job)?;
-    command.envs(&section.environment.0).stdout(Stdio::piped());
-    let mut child = store::printed::spawn(command, &format!("worker `{}`", section.name), false).map_err(fault)?;
-    let Some(status) = end_of(&mut child, (patience, ends)).map_err(fault)? else {
-        let late = || format!("it takes longer than {}", duration_text(patience));
-        let why = if ends() { "interrupted".to_owned() } else { late() };
-        return Err(Fault { passes: Passes::Soon, ..Fault::new(what, why) });
-    };
-    if !status.success() {
-        if !has_package(section, (patience, ends)) {
-            let python = interpreter(section);
-            let hint = "install beamport for it, or name another interpreter with `python`";
-            return Err(Fault::new(what, format!("{} has no module `beamport`", python.display())).hint(hint));
-        }
-        return Err(Fault::new(what, ended(status)).hint("see its output above; fix the code or the parameters"));
-    }
-    let mut line = String::new();
-    if let Some(said) = child.stdout.take() {
-        BufReader::new(said.take(LINE)).read_line(&mut line).map_err(fault)?;
-    }
-    let said: Value = serde_json::from_str(&line).unwrap_or_default();
-    if let Some(wrong) = said["wrong"].as_str() {
-        return Err(Fault::new(what, wrong).hint(said["hint"].as_str().unwrap_or("fix the code")));
-    }
-    if let Some(misfit) = said["misfit"].as_str() {
-        let what = format!("`{}` rejects its parameters", section.python_call());
-        let takes: Vec<&str> = said["takes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        let hint = match takes.as_slice() {
-            [] => "remove them: it takes no parameters".to_owned(),
-            names => format!("it takes `{}`", names.join("`, `")),
-        };
-        return Err(Fault::new(what, misfit).hint(hint));
-    }
-    Ok(said)
-}
-
-/// How a process ends; none where it does not end in time, and is killed.
-fn end_of(child: &mut Child, (patience, ends): (Duration, &dyn Fn() -> bool)) -> std::io::Result<Option<ExitStatus>> {
-    let began = Instant::now();
-    loop {
-        match child.try_wait()? {
-            Some(status) => return Ok(Some(status)),
-            None if ends() || began.elapsed() > patience => {
-                let _ = child.kill();
-                let _ = child.wait();
-                return Ok(None);
-            }
-            None => std::thread::sleep(NAP),
-        }
-    }
-}
-
-/// True if the interpreter of a section has the package, or that is not known.
-fn has_package(section: &WorkerSection, until: (Duration, &dyn Fn() -> bool)) -> bool {
-    let mut command = Command::new(interpreter(section));
-    command.args(["-c", "import beamport"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let status = command.spawn().and_then(|mut child| end_of(&mut child, until));
-    status.ok().flatten().is_none_or(|status| status.success())
+    let (python, module) = (&*interpreter(section), SLOT_MODULE);
+    let environment = &section.environment.0;
+    Loading { whose: &whose, call: &call, python, module, environment, patience, ends }.load(&job)
 }
 
 #[cfg(test)]
@@ -787,6 +711,7 @@ mod tests {
     use crate::Registry;
     use crate::edges::TemplateAnswer;
     use crate::file::parse;
+    use flow::Passes;
     use std::os::unix::fs::PermissionsExt as _;
 
     /// Checks the code of a worker whose interpreter is this script.

@@ -1,18 +1,18 @@
 //! `beamport check FILE`: every mistake at once, or the resolved file.
 //!
-//! Python code of workers is imported, each in a process of its own with the interpreter of its section; nothing else
-//! runs code. A note is not a mistake: it reports the effect of a setting that may not be meant.
+//! Python code of workers and sources is imported, each in a process of its own with the interpreter of its section;
+//! nothing else runs code. A note is not a mistake: it reports the effect of a setting that may not be meant.
 
 use super::figures::{bytes, families};
 use super::{Verb, forecast};
 use crate::arguments::Form;
 use crate::edges::Registry;
-use crate::file::{Crossing, Instrument, Mistake, SinkSection, WorkerSection, read};
+use crate::file::{Crossing, Instrument, Mistake, SinkSection, SourceSection, WorkerSection, read};
 use crate::limits::CHECK_CODE_PATIENCE;
 use crate::mover;
 use crate::{retention, room};
 use clap::Args;
-use flow::Passes;
+use flow::{Fault, Passes};
 use serde_json::json;
 use settings::{Severity, shortened};
 use std::io::{self, Write};
@@ -49,8 +49,8 @@ impl Verb for Check {
     }
 }
 
-/// Checks a file: prints its resolved values or counts to `out` and mistakes to `err` (with `--json` all to `out`). Exit
-/// status 0, or 2 with mistakes; too little shared memory or disk on this machine is one.
+/// Checks a file: prints its resolved values or counts to `out` and mistakes to `err` (with `--json` all to `out`).
+/// Exit status 0, or 2 with mistakes; too little shared memory or disk on this machine is one.
 fn check(asked: &Check, registry: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
     let result = read(&asked.file, registry, &mover::template_check);
     let result = result.and_then(|instrument| {
@@ -165,23 +165,28 @@ fn inspect(
     Ok(ExitCode::from(status))
 }
 
-/// The instrument, if the Python code of its workers can be loaded and accepts its parameters. Code that is still being
-/// loaded after [`CHECK_CODE_PATIENCE`] is a warning.
+/// The instrument, if the Python code of its workers and sources can be loaded and accepts its parameters. Code that is
+/// still being loaded after [`CHECK_CODE_PATIENCE`] is a warning.
 fn with_code(mut instrument: Instrument) -> Result<Instrument, Vec<Mistake>> {
-    let of = |worker: &WorkerSection| {
-        let fault = mover::check_code(worker, CHECK_CODE_PATIENCE).err()?;
-        let level = if fault.passes == Passes::Soon { Severity::Warning } else { Severity::Error };
-        Some(Mistake {
-            level,
-            file: instrument.file.display().to_string(),
-            line: worker.call.line_or(worker.line),
-            pointer: String::new(),
-            what: format!("worker `{}`: {}", shortened(&worker.name), fault.what),
-            cause: fault.cause,
-            hint: fault.hint,
-        })
+    let mistake = |line: u32, stage: String, fault: Fault| Mistake {
+        level: if fault.passes == Passes::Soon { Severity::Warning } else { Severity::Error },
+        file: instrument.file.display().to_string(),
+        line,
+        pointer: String::new(),
+        what: format!("{stage}: {}", fault.what),
+        cause: fault.cause,
+        hint: fault.hint,
     };
-    let found: Vec<Mistake> = instrument.workers().filter_map(of).collect();
+    let of_worker = |worker: &WorkerSection| {
+        let fault = mover::check_code(worker, CHECK_CODE_PATIENCE).err()?;
+        Some(mistake(worker.call.line_or(worker.line), format!("worker `{}`", shortened(&worker.name)), fault))
+    };
+    let of_source = |source: &SourceSection| {
+        let fault = source.plan.check_code(CHECK_CODE_PATIENCE).err()?;
+        Some(mistake(source.line, format!("source `{}`", shortened(&source.name)), fault))
+    };
+    let workers = instrument.workers().filter_map(of_worker);
+    let found: Vec<Mistake> = instrument.sources().filter_map(of_source).chain(workers).collect();
     if found.iter().any(|mistake| mistake.level == Severity::Error) {
         return Err(found);
     }

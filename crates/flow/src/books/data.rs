@@ -145,6 +145,11 @@ pub fn slot_stream(stage: &str, number: u32) -> String {
     format!("{stage}.slot{number}")
 }
 
+/// The stream of what the Python code of a source yields, from which the source takes it.
+pub fn yielded_of(source: &str) -> String {
+    format!("{source}.yielded")
+}
+
 /// Behind the name of a merge whose output is a copy: what it is a copy of.
 const VIEW: &str = ".view";
 

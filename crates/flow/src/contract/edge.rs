@@ -56,6 +56,19 @@ pub trait SourcePlan: Any + Debug + Send + Sync {
         true
     }
 
+    /// Loads the code of the user that the source runs, in a process of its own, and waits for that no longer than
+    /// `patience`: what is wrong with it.
+    fn check_code(&self, patience: Duration) -> Result<(), Fault> {
+        let _ = patience;
+        Ok(())
+    }
+
+    /// Bytes of shared memory of streams that it needs beside the one that it fills, whose live end has `live` bytes.
+    fn beside_bytes(&self, live: u64) -> u64 {
+        let _ = live;
+        0
+    }
+
     /// Asks the other system whether it answers, for a few seconds at most: what there is, in a few words. `None` if
     /// there is nothing to ask.
     fn probe(&self) -> Option<Result<String, Fault>> {
