@@ -139,7 +139,7 @@ def test_code_with_a_state_goes_on_where_it_was_killed(lab, call, save_s, level,
     (lab.folder / "mine.py").write_text(STATE)
     count = times(20, 200) * 400
     more = f"parameters = {{ count = {count}, save_s = {save_s}, pause_s = 0.0005 }}\n"
-    text = source("camera", f"mine.py:{call}", more, live="16 MiB").replace('"memory"', f'"{level}"')
+    text = source("camera", f"mine.py:{call}", more, live="64 MiB").replace('"memory"', f'"{level}"')
     lab.write(text + RUN)
     process, _ = lab.up_ready()
     kills = movers = at = 0
