@@ -24,8 +24,8 @@ from types import FrameType
 from typing import Any
 
 from ._core import _Yielded
-from ._state import decode, encode
 from ._slot import _copied, _die_with, _wrong, load
+from ._state import decode, encode
 from ._worker import _fits, taken_by
 
 # A `save()` that takes longer, s of a processor, takes at most one part in so many of the time: it is called less often.

@@ -8,7 +8,22 @@ _state = pytest.importorskip("beamport._state", reason="pip install .")
 
 @pytest.mark.parametrize(
     "state",
-    [None, True, 3, 2**70, 1.5, float("inf"), "text \0 ü", b"\0\xff", [], [1, [None]], (1, "two"), {}, {1: 2}, {"dict": {"array": [b"x"]}}],
+    [
+        None,
+        True,
+        3,
+        2**70,
+        1.5,
+        float("inf"),
+        "text \0 ü",
+        b"\0\xff",
+        [],
+        [1, [None]],
+        (1, "two"),
+        {},
+        {1: 2},
+        {"dict": {"array": [b"x"]}},
+    ],
 )
 def test_plain_values_come_back_as_they_were(state):
     assert _state.decode(_state.encode(state)) == state

@@ -204,3 +204,6 @@ pub(crate) const SOURCE_CODE_NAP: Duration = Duration::from_millis(2);
 pub(crate) const LOAD_NAP: Duration = Duration::from_millis(5);
 /// Bytes of what code says of itself: a line with a few names.
 pub(crate) const DECLARED_BYTES_MAX: u64 = 4096;
+
+/// The part of the memory of a GPU that its slots share; the rest is for the driver.
+pub(crate) const GPU_SHARE: f64 = 0.9;

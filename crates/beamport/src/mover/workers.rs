@@ -10,6 +10,7 @@ use super::cutover::CutOver;
 use super::stage::{self, NAP, StageHandle, StageThread, What, ns};
 use crate::code::{Loading, ended, python};
 use crate::file::{Code, Order, WorkerSection, file_of};
+use crate::limits;
 use flow::job::SlotCode;
 use flow::{CodeTraits, Data, Fault, LoadJob, Overdue, SlotEnd, SlotJob, UpstreamState, Work, WorkOptions};
 use serde::Serialize;
@@ -33,8 +34,6 @@ const FAREWELL: Duration = Duration::from_secs(5);
 const LOAD: Duration = Duration::from_secs(120);
 /// Pause between two looks at whether its files were edited.
 const CODE_PAUSE: Duration = Duration::from_millis(500);
-/// The part of the memory of a GPU that its slots share; the rest is for the driver.
-const GPU_SHARE: f64 = 0.9;
 /// The module of the package that runs code of the user in a slot.
 const SLOT_MODULE: &str = "beamport._slot";
 
@@ -544,8 +543,8 @@ fn spawn(section: &WorkerSection, job: &SlotJob, slots: u32) -> Result<Child, Fa
         command.env("CUDA_VISIBLE_DEVICES", gpu.to_string()).env("HIP_VISIBLE_DEVICES", gpu.to_string());
         let sharing = (0..slots).filter(|slot| pick(&section.gpus.0, *slot) == Some(gpu)).count();
         if sharing > 1 {
-            // XLA takes most of the memory at its start, TensorFlow all of it; PyTorch and CuPy take it when they need it.
-            let share = format!("{:.3}", GPU_SHARE / sharing as f64);
+            // XLA takes most of the memory at its start, TensorFlow all of it; PyTorch and CuPy what they need.
+            let share = format!("{:.3}", limits::GPU_SHARE / sharing as f64);
             command.env("XLA_PYTHON_CLIENT_MEM_FRACTION", share).env("TF_FORCE_GPU_ALLOW_GROWTH", "true");
         }
     }
