@@ -272,7 +272,7 @@ class _Trial:
         folder: str | os.PathLike[str],
         stage: str,
         input: str,
-        code: tuple[int, tuple[bool, bool, bool, bool]],
+        code: tuple[int, tuple[bool, bool, bool, bool, bool]],
         texts: tuple[str, str],
         live: int,
     ) -> Self: ...

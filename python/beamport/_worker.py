@@ -61,7 +61,13 @@ statistics = Statistics()
 def worker(target: _Target) -> _Target: ...
 @overload
 def worker(
-    *, batch: int = 1, gather: bool = False, pad: bool = False, pure: bool = False, per: Literal["run"] | None = None
+    *,
+    batch: int = 1,
+    gather: bool = False,
+    pad: bool = False,
+    pure: bool = False,
+    per: Literal["run"] | None = None,
+    of: Literal["all"] | None = None,
 ) -> Callable[[_Target], _Target]: ...
 def worker(
     target: Any = None,
@@ -71,6 +77,7 @@ def worker(
     pad: bool = False,
     pure: bool = False,
     per: Literal["run"] | None = None,
+    of: Literal["all"] | None = None,
 ) -> Any:
     """Mark a function, or a class whose instances can be called, as a worker.
 
@@ -98,6 +105,9 @@ def worker(
     them. Then each message is in the state once, whenever a process is killed. Code with `end`, `save` or `per="run"`
     has one slot and one input. `beamport.slot` has the present run, and more.
 
+    Behind a worker `groups`, code with `of="all"` is called with each group and its messages, `code(group, messages)`: a
+    message with `first`, `count`, `time` and `missing`, and a `Batch`. Its results belong to the group.
+
     `pure` declares that what it returns follows from the message (or the batch) and the parameters alone: not from
     messages before, the time, random numbers, or other files. `beamport replay --through` then gives the same bytes
     each time, and says so.
@@ -117,10 +127,13 @@ def worker(
 
     if per not in (None, "run"):
         raise ValueError('`per` is "run", or is left out')
+    if of not in (None, "all"):
+        raise ValueError('`of` is "all", or is left out')
 
     def mark(target: Any) -> Any:
         target.__beamport_batch__ = batch
         target.__beamport_per__ = per
+        target.__beamport_of__ = of
         target.__beamport_gather__ = (gather, pad)
         target.__beamport_pure__ = pure
         return target
@@ -188,8 +201,9 @@ def declared(target: Any) -> dict[str, Any]:
     return {
         "batch": getattr(target, "__beamport_batch__", 1),
         "pure": getattr(target, "__beamport_pure__", False),
-        "follows_runs": wishes.follows_runs,
+        "follows_runs": wishes.ends_runs,
         "saves_state": wishes.saves_state,
+        "members": wishes.members,
         "alone": wishes.alone(),
     }
 
@@ -204,7 +218,13 @@ class Wishes:
         self.has_end = "end" in hooks
         self.per_run = getattr(target, "__beamport_per__", None) == "run"
         self.follows_runs = self.per_run or bool(hooks & {"begin", "end"})
+        self.ends_runs = self.per_run or self.has_end
         self.saves_state = "save" in hooks
+        self.members = getattr(target, "__beamport_of__", None) == "all"
+        if self.members and self.per_run:
+            raise TypeError('`of="all"` and `per="run"` do not go together: sum in a worker behind this one')
+        if self.members and getattr(target, "__beamport_batch__", 1) > 1:
+            raise TypeError('`of="all"` gives the messages of one group: leave `batch` out')
         if self.per_run and not self.is_class:
             raise TypeError('`per="run"` makes an instance for each run: it is for classes')
         for hook in sorted(hooks):
@@ -227,6 +247,7 @@ def _fits(target: Any, parameters: dict[str, Any], before: int = 1) -> None:
 
     `before`: arguments of a function that are no parameters.
     """
+    before += _has_members(target)
     first = () if inspect.isclass(target) else (None,) * before
     try:
         signature = inspect.signature(target)
@@ -272,7 +293,12 @@ def taken_by(target: Any, before: int = 1) -> list[str]:
     names = [name for name, each in inspect.signature(target).parameters.items() if each.kind in named]
     if inspect.isclass(target):
         return names
+    before += _has_members(target)
     return [name for name in names[before:] if name != "count" or not _is_padded(target)]
+
+
+def _has_members(target: Any) -> bool:
+    return getattr(target, "__beamport_of__", None) == "all"
 
 
 def _is_padded(target: Any) -> bool:
@@ -322,10 +348,11 @@ class Code:
     Attributes:
         batch (int): messages that it is called with.
         call: what is to be called with a message or a batch.
-        wishes (tuple): whether it follows runs, has an instance for each, saves its state, is a class.
+        wishes (tuple): whether it follows runs, has an instance for each, saves its state, is a class, sees runs end.
+        members (bool): whether it is called with a group and its messages.
     """
 
-    call: Callable[[Any], Any]
+    call: Callable[..., Any]
 
     def __init__(self, target: Any, parameters: dict[str, Any]) -> None:
         """Make an instance of a class; a function gets its parameters with each call."""
@@ -335,8 +362,9 @@ class Code:
         _fits(target, parameters)
         self.batch: int = declared(target)["batch"]
         wishes = Wishes(target)
-        self.wishes = (wishes.follows_runs, wishes.per_run, wishes.saves_state, wishes.is_class)
-        self._is_class, self._per_run = wishes.is_class, wishes.per_run
+        self.wishes = (wishes.follows_runs, wishes.per_run, wishes.saves_state, wishes.is_class, wishes.ends_runs)
+        self.members = wishes.members
+        self._is_class, self._per_run, self._saves_state = wishes.is_class, wishes.per_run, wishes.saves_state
         # Instances of runs by the identity of the run; of other classes the only one under an empty name.
         self._made: dict[str, Any] = {}
         self._is_warm = False
@@ -378,8 +406,11 @@ class Code:
             if hasattr(instance, "configure"):
                 instance.configure(**parameters)
                 continue
+            state = instance.save() if self._saves_state else None
             _hook(instance, "teardown")()
             self._made[run] = self._make()
+            if self._saves_state:
+                self._made[run].restore(state)
             if not self._per_run:
                 self.call = self._called(self._made[run])
 
@@ -411,8 +442,9 @@ class Code:
     def miss(self, messages: int) -> None:
         """Say how many messages the instance lacks."""
         slot.missed = messages
-        if messages:
-            slot.log.warning("it has not seen %d earlier messages%s", messages, " of the run" * self._per_run)
+        # An instance without runs may need none of them.
+        if messages and self._per_run:
+            slot.log.warning("the instance of this run lacks %d of its messages", messages)
 
     def end(self, run: str, text: str) -> Any:
         """End a run; returns its result."""
@@ -463,32 +495,33 @@ class Code:
     def _name(self) -> str:
         return f"{self._target.__qualname__}"
 
-    def _call_runs(self, messages: Any) -> list[Any]:
+    def _call_runs(self, messages: Any) -> Any:
         """Call the instances of the present runs."""
         values = []
         for run in self._present:
             slot._own = self._runs[run]
             value = self._called(self._made[run])(messages)
-            values.append(list(value) if inspect.isgenerator(value) else value)
-        return values
+            values.append(list(value) if inspect.isgenerator(value) and len(self._present) > 1 else value)
+        # A message alone passes as it is.
+        return values[0] if len(values) == 1 else values
 
-    def _called(self, call: Any) -> Callable[[Any], Any]:
+    def _called(self, call: Any) -> Callable[..., Any]:
         """How a slot calls it: with a message or a batch, or through `_gathered`; its first call is behind `warm_up`."""
         gather, pad = getattr(self._target, "__beamport_gather__", (False, False))
 
-        def called(call: Any) -> Callable[[Any], Any]:
+        def called(call: Any) -> Callable[..., Any]:
             return functools.partial(_gathered, call, self.batch if pad else None) if gather else call
 
         if self._is_warm or not self._is_class or not hasattr(call, "warm_up"):
             return called(call)
 
-        def first(given: Any) -> Any:
+        def first(*given: Any) -> Any:
             if not self._is_warm:
-                value = called(call.warm_up)(given)
+                value = called(call.warm_up)(*given)
                 if inspect.isgenerator(value):
                     list(value)
                 self._is_warm = True
-            return called(call)(given)
+            return called(call)(*given)
 
         return first
 

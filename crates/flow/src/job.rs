@@ -175,6 +175,8 @@ pub struct SlotJob {
     pub from: u64,
     /// How a message is given to one of several parts: by its origin.
     pub by_key: bool,
+    /// How many slots its worker has.
+    pub slots: u32,
     /// What its code keeps behind the messages that are answered, as it said itself with [`crate::Outputs::keep`].
     pub kept: Vec<u64>,
     /// The processor that it is bound to.
@@ -327,6 +329,7 @@ mod tests {
             live_bytes: 1 << 20,
             from: 7,
             by_key: true,
+            slots: 2,
             kept: vec![3, 1],
             cpu: None,
             code: SlotCode {

@@ -204,9 +204,16 @@ pub(crate) const KEPT_HOLES_MAX: usize = 64;
 /// Bits of the mark of a block that hold the number of an input: there are [`RELAY_INPUTS_MAX`].
 pub(crate) const MARK_INPUT_BITS: u32 = RELAY_INPUTS_MAX.ilog2();
 
+/// Groups that are not committed of which the first members are looked for, so that they are held: they come in nearly
+/// the order of these.
+pub(crate) const GROUPS_LOOK: u64 = 1024;
+
 /// How long a block of code should take that saves its state with each answer, and the least time between two such
 /// blocks, ns: a latency that people hardly notice, and at most 20 states a second.
 pub(crate) const STATE_BLOCK_NS: u64 = 50_000_000;
+
+/// The same for a byte of the state, ns: at most 50 MB/s of states, which is little beside a disk.
+pub(crate) const STATE_NS_A_BYTE: u64 = 20;
 
 /// Row of the origin of an entry that is of no message: what is made of it has the worker as its origin.
 pub const OF_WORKER: u32 = u32::MAX;

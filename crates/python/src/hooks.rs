@@ -19,6 +19,7 @@ use pyo3::prelude::*;
 use std::sync::Arc;
 use std::time::Instant;
 use store::{Clock, Entry, ReadOptions, SchemaId};
+use wire::bprn::State;
 use workers::StatePlaces;
 
 /// The wishes of code beyond being called.
@@ -32,6 +33,8 @@ pub(crate) struct Wishes {
     pub(crate) saves_state: bool,
     /// It is a class: an instance that starts lacks what earlier ones saw.
     pub(crate) is_class: bool,
+    /// It sees a run end, by `end` or by its own instance.
+    pub(crate) ends_runs: bool,
 }
 
 /// A run that the code has begun.
@@ -46,6 +49,8 @@ pub(crate) struct Hooks {
     data: Data,
     stage: String,
     slot: u32,
+    /// It is the only one of its worker.
+    is_only: bool,
     input: String,
     wishes: Wishes,
     clock: Clock,
@@ -82,6 +87,7 @@ impl Hooks {
             data: data.clone(),
             stage: job.stage.clone(),
             slot: job.number,
+            is_only: job.slots == 1 && job.inputs.len() == 1,
             input,
             wishes,
             clock,
@@ -118,7 +124,7 @@ impl Hooks {
         let from = out.next();
         match self.next {
             None => {}
-            Some(next) if next > from => {
+            Some(next) if next > from && self.keeps() => {
                 let what = format!("a slot of worker `{}` ends", self.stage);
                 let cause = format!("its code has already seen message {from}");
                 return Err(Fault::new(what, cause).hint("another process restores the state before it").into());
@@ -143,7 +149,7 @@ impl Hooks {
         if is_restored {
             return Ok(());
         }
-        if self.wishes.is_class && !self.wishes.per_run {
+        if self.wishes.is_class && self.is_only && !self.wishes.per_run {
             code.call_method1("miss", (self.missed(from)?,))?;
         }
         for Begun { id, newest } in std::mem::take(&mut self.begun) {
@@ -179,6 +185,12 @@ impl Hooks {
         self.runs.refresh()?;
         if self.runs.steps() != self.steps {
             (self.steps, self.around) = (self.runs.steps(), None);
+            if !self.wishes.ends_runs {
+                // Nothing else says that it is over.
+                let runs = &self.runs;
+                let is_open = |run: &Run| run.state != State::Sealed;
+                self.begun.retain(|begun| runs.runs().iter().any(|run| run.id == begun.id && is_open(run)));
+            }
         }
         Ok(())
     }
@@ -346,7 +358,7 @@ impl Hooks {
     /// Saves what the code keeps behind all messages that have their end. `always`: also where none has ended since.
     pub(crate) fn save(&mut self, code: &Bound<'_, PyAny>, out: &mut Outputs<'_>, always: bool) -> Result<(), Undone> {
         let next = out.ended();
-        if !self.wishes.follows_runs && !self.wishes.saves_state || !always && self.next == Some(next) {
+        if !self.wishes.ends_runs && !self.wishes.saves_state || !always && self.next == Some(next) {
             return Ok(());
         }
         let mut place = NO_PLACE;

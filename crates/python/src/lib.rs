@@ -19,6 +19,7 @@ mod finder;
 mod hooks;
 mod iteration;
 mod limits;
+mod members;
 mod memory;
 mod message;
 mod named;

@@ -35,3 +35,6 @@ pub(crate) const STATE_SHARE: u64 = 8;
 pub(crate) const UNANSWERED_SHARE: u64 = 4;
 /// Sequence in the place of that of a message, where code of a source is called with none.
 pub(crate) const OF_SOURCE: u64 = u64::MAX;
+/// How often, and after which pauses, it is looked for the first commit of a worker that makes groups: for 1 s.
+pub(crate) const MEMBERS_LOOKS: u32 = 200;
+pub(crate) const MEMBERS_NAP: Duration = Duration::from_millis(5);

@@ -51,18 +51,18 @@ impl Trial {
         folder: PathBuf,
         stage: &str,
         input: &str,
-        code: (u64, (bool, bool, bool, bool)),
+        code: (u64, (bool, bool, bool, bool, bool)),
         texts: (String, String),
         live: u64,
     ) -> PyResult<Self> {
         let data = Data::on_disk(&folder);
-        let (batch, (follows_runs, _, saves_state, _)) = code;
+        let (batch, (is_in_run, _, saves_state, _, follows_runs)) = code;
         let (parameters, metadata) = texts;
-        if follows_runs {
+        if is_in_run {
             py.detach(|| begin_run(&data, &metadata)).map_err(|e| fault::error(py, e))?;
         }
         let inputs = [input.to_owned()];
-        let code_traits = CodeTraits { batch, follows_runs, saves_state };
+        let code_traits = CodeTraits { batch, follows_runs, saves_state, takes_members: false };
         let slot = WorkOptions::memory(1, live);
         let options = WorkOptions { output: Options::disk(live), code_traits, parameters, ..slot };
         let work = py.detach(|| Work::open(&data, stage, &inputs, &options)).map_err(|e| fault::error(py, e))?;
@@ -81,6 +81,7 @@ impl Trial {
             from,
             by_key: false,
             kept: Vec::new(),
+            slots: 1,
             cpu: None,
             code: SlotCode {
                 call: String::new(),

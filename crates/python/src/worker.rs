@@ -11,6 +11,7 @@ use crate::block::Block;
 use crate::fault;
 use crate::finder::Finding;
 use crate::hooks::{Hooks, Wishes};
+use crate::members::Members;
 use crate::owned::{Ours, pinned};
 use crate::results::{Call, Results, Undone};
 use flow::{Data, Fault, Outputs, RunsView, Slot, SlotJob, Stepped, Stop};
@@ -69,8 +70,8 @@ impl PySlot {
     /// Works until asked to end. `code` is a `beamport._worker.Code`; `statistics` returns JSON text.
     fn run(&mut self, py: Python<'_>, code: Py<PyAny>, statistics: Py<PyAny>) -> PyResult<()> {
         let bound = code.bind(py);
-        let (follows_runs, per_run, saves_state, is_class) = bound.getattr("wishes")?.extract()?;
-        let wishes = Wishes { follows_runs, per_run, saves_state, is_class };
+        let (follows_runs, per_run, saves_state, is_class, ends_runs) = bound.getattr("wishes")?.extract()?;
+        let wishes = Wishes { follows_runs, per_run, saves_state, is_class, ends_runs };
         let hooks = match is_class || follows_runs {
             true => Some(Hooks::new(&self.data, &self.job, wishes).map_err(|fault| fault::error(py, fault))?),
             false => None,
@@ -82,6 +83,7 @@ impl PySlot {
             code,
             statistics,
             hooks,
+            members: bound.getattr("members")?.extract::<bool>()?.then(|| Members::new(&self.data)),
             present: self.present.clone(),
             origins: Arc::new([]),
             results: Results::default(),
@@ -152,6 +154,8 @@ struct Calling<'s> {
     batch: usize,
     /// None for code that neither follows runs nor keeps anything.
     hooks: Option<Hooks>,
+    /// None for code that is given messages alone.
+    members: Option<Members>,
     present: PresentRun,
     origins: Arc<[Arc<str>]>,
     results: Results,
@@ -295,9 +299,13 @@ impl Calling<'_> {
             }
         }
         let called = match (self.batch, rows.first()) {
-            (1, Some(row)) => match block.message(*row) {
-                Some(message) => self.call.call1(py, (message,)),
-                None => return Ok(()),
+            (1, Some(row)) => match (block.message(*row), &mut self.members) {
+                (Some(message), None) => self.call.call1(py, (message,)),
+                (Some(group), Some(members)) => {
+                    let messages = members.of(out.input_name(), &messages[*row])?;
+                    self.call.call1(py, (group, messages))
+                }
+                (None, _) => return Ok(()),
             },
             _ => self.call.call1(py, (Batch::new(Arc::new(block.part(rows))),)),
         };

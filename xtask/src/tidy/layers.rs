@@ -213,7 +213,7 @@ const CRATES: [Layers; 17] = [
             &["numpy"],
             &["codec", "message"],
             &["batch", "named", "results"],
-            &["cursor", "hooks"],
+            &["cursor", "hooks", "members"],
             &["worker"],
             &["iteration"],
             &["stream"],

@@ -130,7 +130,7 @@ fn run(
             declaring = Some(slots.ask_code(stop));
         }
         if let Some(said) = declaring.as_ref().and_then(|declaring| declaring.try_recv().ok()) {
-            slots.learn(&mut work, said);
+            slots.learn(&mut work, said)?;
             declaring = None;
         }
         // An answer must hold after a restart too: it waits until the change is safe.
@@ -373,13 +373,14 @@ impl<'a> Slots<'a> {
     }
 
     /// Passes on what the code declares. For code that cannot be loaded that is nothing: its slots say why.
-    fn learn(&mut self, work: &mut Work, said: Result<Declared, Fault>) {
+    fn learn(&mut self, work: &mut Work, said: Result<Declared, Fault>) -> Result<(), Fault> {
         let declared = said.unwrap_or_default();
         self.refused = misplaced(&self.section, work.slots(), &declared);
         self.alone = declared.alone;
         if self.refused.is_none() {
-            work.declare(declared.traits);
+            work.declare(declared.traits)?;
         }
+        Ok(())
     }
 
     /// Changes parameters and the number of slots; the answer is how they are now.
@@ -471,7 +472,7 @@ impl<'a> Slots<'a> {
     fn start(&mut self, work: &mut Work, number: u32) -> Result<(), Fault> {
         let from = work.ready(number, 0);
         let kept = if self.section.is_native() { Vec::new() } else { work.kept() };
-        let job = SlotJob { kept, ..self.job(number, from) };
+        let job = SlotJob { kept, slots: work.slots(), ..self.job(number, from) };
         let running = &mut self.running[number as usize];
         match spawn(&self.section, &job, work.slots()) {
             Ok(child) => {
@@ -498,6 +499,7 @@ impl<'a> Slots<'a> {
             live_bytes: self.options.slot_live_bytes,
             from,
             by_key: self.options.share == flow::Share::Key,
+            slots: 1,
             kept: Vec::new(),
             cpu: pick(&self.section.cpus.0, number),
             code: code_of(&self.section, &self.data.folder, &self.section.call.value, self.parameters.clone()),
@@ -654,9 +656,13 @@ pub(super) fn declared(
 /// The declaration of Python code, from its answer.
 fn declared_of(section: &WorkerSection, said: &Value) -> Result<Declared, Fault> {
     let flag = |name: &str| said[name].as_bool();
-    match (said["batch"].as_u64(), flag("pure"), flag("follows_runs"), flag("saves_state")) {
-        (Some(batch), Some(is_pure), Some(follows_runs), Some(saves_state)) => Ok(Declared {
-            traits: CodeTraits { batch, follows_runs, saves_state },
+    let traits = || {
+        let (follows_runs, saves_state) = (flag("follows_runs")?, flag("saves_state")?);
+        Some(CodeTraits { batch: said["batch"].as_u64()?, follows_runs, saves_state, takes_members: flag("members")? })
+    };
+    match (traits(), flag("pure")) {
+        (Some(traits), Some(is_pure)) => Ok(Declared {
+            traits,
             is_pure,
             alone: said["alone"].as_str().map(str::to_owned),
         }),

@@ -103,24 +103,34 @@ impl Growth {
     }
 }
 
-/// The rate at which the sources of an instrument will write to its disk, as they declare it, as a sentence; none where
-/// they write nothing there.
+/// The rate at which an instrument will write to its disk, as a sentence; none where it writes nothing there. Sources
+/// declare theirs; those of workers are known from the last time that they ran in the data folder.
 pub(crate) fn declared(instrument: &Instrument) -> Option<String> {
     let data = Data::on_disk(&*instrument.data);
-    let (mut streams, mut unknown) = (Vec::new(), Vec::new());
-    for source in instrument.sources().filter(|source| source.stream.level() == Level::Disk) {
-        let Some(bytes_per_s) = source.plan.bytes_per_second() else {
-            unknown.push(source.name.as_str());
+    let (mut streams, mut unknown, mut measured) = (Vec::new(), Vec::new(), Vec::new());
+    for (stage, section) in instrument.stages.iter().filter_map(|stage| Some((stage, stage.stream()?))) {
+        let (name, declared) = match stage {
+            Stage::Source(source) => (source.name.as_str(), source.plan.bytes_per_second()),
+            // A merge writes 64 B a message.
+            Stage::Worker(worker) => (worker.name.as_str(), None),
+            _ => continue,
+        };
+        if section.level() != Level::Disk {
+            continue;
+        }
+        let known = || measured_rate(&data, name).inspect(|_| measured.push(name));
+        let Some(bytes_per_s) = declared.or_else(known) else {
+            unknown.push(name);
             continue;
         };
-        let retain = source.stream.retain.as_ref().map(|retain| retain.value.0);
-        let aged = source.stream.retain_age.as_ref().map(|age| (age.value.as_secs_f64() * bytes_per_s) as u64);
+        let retain = section.retain.as_ref().map(|retain| retain.value.0);
+        let aged = section.retain_age.as_ref().map(|age| (age.value.as_secs_f64() * bytes_per_s) as u64);
         streams.push(Growth {
-            stream: source.name.clone(),
+            stream: name.to_owned(),
             bytes_per_s,
-            stored_bytes: room::taken(&data.stream(&source.name)),
+            stored_bytes: room::taken(&data.stream(name)),
             bound_bytes: [retain, aged].into_iter().flatten().min(),
-            keep_free_bytes: source.stream.keep_free.as_ref().map_or(0, |keep| keep.value.0),
+            keep_free_bytes: section.keep_free.as_ref().map_or(0, |keep| keep.value.0),
         });
     }
     let written: f64 = streams.iter().map(|s| s.bytes_per_s).sum();
@@ -134,6 +144,9 @@ pub(crate) fn declared(instrument: &Instrument) -> Option<String> {
             Some(s) if forecast.keep_free_bytes > 0 => format!("down to `keep_free` in {}", span((s * 1e9) as i64)),
             Some(s) => format!("full in {}", span((s * 1e9) as i64)),
         }));
+    }
+    if !measured.is_empty() {
+        text.push(format!("{} as when it ran last", families(&measured).join(", ")));
     }
     if !unknown.is_empty() {
         text.push(format!("unknown disk usage of {}", families(&unknown).join(", ")));
@@ -207,6 +220,37 @@ pub(super) fn rate(reader: &mut Reader, now: i64) -> f64 {
     let span = now.max(newest).saturating_sub(oldest);
     // A handful of messages at once are no rate.
     if span < 1_000_000_000 { 0.0 } else { sum as f64 * 1e9 / span as f64 }
+}
+
+/// Bytes a second that a stream took on the disk in the newest minute in which it was written, with the messages that
+/// it shows; none where there is too little of it.
+fn measured_rate(data: &Data, name: &str) -> Option<f64> {
+    let options = ReadOptions { early: true, check: Check::Nothing, ..ReadOptions::default() };
+    let mut reader = data.reader(name, options).ok()?;
+    let bounds = reader.bounds();
+    let (mut at, mut times, mut sum) = (bounds.count, None, 0);
+    while at > bounds.first && bounds.count - at < WINDOW_ENTRIES {
+        let first = bounds.first.max(at.saturating_sub(1024));
+        for entry in reader.entries(first, (at - first) as usize).ok()?.iter().rev() {
+            let (oldest, newest) = times.get_or_insert((entry.arrival_time, entry.arrival_time));
+            if newest.saturating_sub(entry.arrival_time) > WINDOW_NS {
+                return rate_of(sum, *oldest, *newest);
+            }
+            *oldest = entry.arrival_time;
+            // The message lies in the stream of a slot, with an entry there.
+            let entries = if entry.parent == 0 { 1 } else { 2 };
+            sum += u64::from(entry.length).next_multiple_of(8) + entries * ENTRY_BYTES as u64;
+        }
+        at = first;
+    }
+    let (oldest, newest) = times?;
+    rate_of(sum, oldest, newest)
+}
+
+/// A rate over a time; a handful of messages at once are none.
+fn rate_of(bytes: u64, oldest: i64, newest: i64) -> Option<f64> {
+    let span = newest.saturating_sub(oldest);
+    (span >= 1_000_000_000).then(|| bytes as f64 * 1e9 / span as f64)
 }
 
 /// The load of the carrier of an instrument, as a sentence: topics, the rate into them as sources declare it, and what

@@ -17,7 +17,7 @@ mod task;
 
 pub use outputs::Outputs;
 pub(crate) use outputs::cut;
-pub(crate) use task::{COPY, FILTERED, LOST, MORE, SAME, STOP, TIME, WAITS};
+pub(crate) use task::{COPY, FILTERED, LOST, MORE, SAME, STATE, STOP, TIME, WAITS};
 
 use crate::data::{Data, slot_stream, stream_fault, tasks_of};
 use crate::limits::{SLOTS_MAX, STATISTICS_PAUSE};

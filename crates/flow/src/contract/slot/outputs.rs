@@ -408,6 +408,12 @@ impl Outputs<'_> {
         self.from
     }
 
+    /// The name of the input.
+    #[must_use]
+    pub fn input_name(&self) -> &str {
+        self.source
+    }
+
     /// Behind the last message that has its end.
     #[must_use]
     pub fn ended(&self) -> u64 {

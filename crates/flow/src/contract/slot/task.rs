@@ -17,7 +17,7 @@ pub(crate) const SAME: u32 = u32::MAX - 2;
 /// In the arguments of a task: the output cannot point into the input.
 pub(crate) const COPY: &str = "copy";
 /// Schema of the state of code, in the stream of its slot.
-pub(super) const STATE: [u8; 4] = *b"bpst";
+pub(crate) const STATE: [u8; 4] = *b"bpst";
 /// Command of a task: the input is complete up to a time.
 pub(crate) const TIME: &str = "time";
 

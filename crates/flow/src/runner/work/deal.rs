@@ -9,7 +9,7 @@ use super::slot_entry::SlotEntry;
 use super::source::Source;
 use super::{BLOCK_MESSAGES_MAX, BLOCK_NS, Share, TASKS_EACH, Work};
 use crate::Fault;
-use crate::limits::STATE_BLOCK_NS;
+use crate::limits::{STATE_BLOCK_NS, STATE_NS_A_BYTE};
 use crate::slot::{COPY, TIME};
 
 impl Work {
@@ -124,7 +124,8 @@ impl Work {
         let there = end.checked_sub(first).filter(|n| *n > 0)?;
         let each = self.message_ns.max(1);
         let saves = self.options.code_traits.saves_state;
-        let block_ns = if saves { STATE_BLOCK_NS } else { BLOCK_NS };
+        let state_bytes = self.places.first().map_or(0, |place| place.state_bytes);
+        let block_ns = if saves { STATE_BLOCK_NS.max(state_bytes * STATE_NS_A_BYTE) } else { BLOCK_NS };
         let usual = if self.message_ns == 0 { 1 } else { (block_ns / each).clamp(1, BLOCK_MESSAGES_MAX) };
         let clock = self.data.media.clock();
         let is_early = clock.saturating_sub(self.cut_at).unsigned_abs() < block_ns;

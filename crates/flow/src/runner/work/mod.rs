@@ -12,6 +12,7 @@
 mod batches;
 mod cutover;
 mod deal;
+mod members;
 mod output;
 mod piece;
 mod resume;
@@ -22,6 +23,7 @@ pub(crate) mod statistics;
 
 use self::batches::RunEdges;
 pub use self::cutover::{Boundary, WorkerNow};
+use self::members::Members;
 use self::piece::{Part, Piece, Row, Todo};
 use self::slot_entry::SlotEntry;
 use self::source::Source;
@@ -84,6 +86,8 @@ pub struct CodeTraits {
     pub follows_runs: bool,
     /// It saves its state with each answer ([`crate::Outputs::push_state`]): blocks are longer then.
     pub saves_state: bool,
+    /// It is given the messages of each group: they are held in the stream that the groups are of.
+    pub takes_members: bool,
 }
 
 /// How a worker works.
@@ -250,6 +254,8 @@ pub struct Work {
     asked: Value,
     /// From which messages on it runs the code of now, where that was changed while it ran.
     since: Value,
+    /// Messages of groups that its code is given.
+    members: Option<Members>,
     /// When a block was cut last, ns of `Media::clock`.
     cut_at: i64,
     /// No block is cut.
@@ -332,6 +338,7 @@ impl Work {
             rows: Vec::new(),
             asked,
             since,
+            members: None,
             cut_at: 0,
             holds: false,
             edges: RunEdges::new(data),
@@ -377,15 +384,27 @@ impl Work {
         }
         did |= self.deal()?;
         did |= self.show(now)?;
-        did |= self.settle()?;
+        let is_settled = self.settle()?;
+        if let Some(members) = self.members.as_mut().filter(|_| is_settled || looks) {
+            members.hold(&mut self.sources)?;
+        }
+        did |= is_settled;
         self.publish_statistics(now, clock)?;
         self.output.relieve().map_err(|e| stream_fault(&self.stage, e))?;
         Ok(did)
     }
 
     /// Sets what user code declares, once that is known.
-    pub fn declare(&mut self, declared: CodeTraits) {
+    pub fn declare(&mut self, declared: CodeTraits) -> Result<(), Fault> {
+        self.members = match declared.takes_members {
+            true => Some(Members::new(&self.data, &self.stage, self.sources.len())),
+            false => {
+                Members::release(&self.data, &self.stage, &self.sources)?;
+                None
+            }
+        };
         self.options.code_traits = CodeTraits { batch: declared.batch.max(1), ..declared };
+        Ok(())
     }
 
     /// The words that the code of a worker with one slot and one input keeps behind all answered messages, for the next

@@ -4,7 +4,7 @@ use super::piece::Answered;
 use super::{ENTRIES, RECENT, SlotState, WorkOptions};
 use crate::Fault;
 use crate::data::{Data, slot_stream, stream_fault};
-use crate::slot::MORE;
+use crate::slot::{MORE, STATE};
 use std::collections::VecDeque;
 use store::{Error, Level, Parent, ReadOptions, Reader, Writer};
 
@@ -36,6 +36,8 @@ pub(super) struct SlotEntry {
     /// Its process; 0 for a thread of this one.
     pub(super) pid: u32,
     pub(super) state: SlotState,
+    /// Bytes of the state that its code saved last.
+    pub(super) state_bytes: u64,
     /// It has no room for its results.
     pub(super) is_full: bool,
     /// Up to where its stream is on the disk while there is more of it, and since when, ns of `Media::clock`.
@@ -81,6 +83,7 @@ impl SlotEntry {
             from: 0,
             pid: 0,
             state,
+            state_bytes: 0,
             is_full: false,
             unmoved: None,
             stands: None,
@@ -103,6 +106,8 @@ impl SlotEntry {
             if entries.is_empty() {
                 return Ok(answers);
             }
+            let state = entries.iter().rfind(|entry| entry.schema.0 == STATE);
+            self.state_bytes = state.map_or(self.state_bytes, |entry| u64::from(entry.length));
             let found: Vec<u64> = (self.at..)
                 .zip(entries)
                 .filter(|(_, entry)| entry.schema.0 == wire::bpdn::ID)
