@@ -6,9 +6,14 @@ import contextlib
 import json
 import logging
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from ._core import _Yielded
+from ._errors import Error
 
 if TYPE_CHECKING:
     from ._run import Run
@@ -48,6 +53,30 @@ class Slot:
         # The run of the instance that is called, where each run has one.
         self._own: Run | None = None
         self.log = logging.getLogger("beamport")
+        self._job: bytes | None = None
+        self._loose: _Yielded | None = None
+        self._lock = threading.Lock()
+
+    def send(self, value: Any) -> None:
+        """Send a result outside of a call: from a thread, a callback, or after the call of its message.
+
+        value: as a call returns it; `None` sends nothing. Its time is now, and its origin the worker, unless
+            `beamport.result` or `beamport.message` says otherwise.
+
+        It is in the stream `NAME.loose`, in the order of sending, and belongs to no message of the input: a message
+        that is tried again may send twice. Without room it waits.
+
+        Raises `TypeError` or `ValueError` for what no message can hold, and `Error` outside of slots.
+        """
+        if self._job is None:
+            raise Error("cannot send a result", "this is no slot of a worker", "return it, or run `beamport up`")
+        with self._lock:
+            if self._loose is None:
+                self._loose = _Yielded.loose(self._job)
+            refused = self._loose.give(value, time.time_ns())
+            self._loose.publish()
+        if refused is not None:
+            raise refused
 
     @property
     def run(self) -> Run | None:
@@ -82,10 +111,17 @@ class Slot:
             vars(self).clear()
             vars(self).update(before)
 
-    def _begin(self, data: str, worker: str, number: int, read: Callable[[], str | None]) -> None:
-        """Be the slot of this process."""
-        self.worker, self.number, self._read = worker, number, read
-        self._data = Path(data)
+    def _end(self) -> None:
+        """Close the stream of results that were sent: from now on no more are."""
+        with self._lock:
+            self._job = self._loose = None
+
+    def _begin(self, text: bytes) -> None:
+        """Be the slot of this process, with its job."""
+        job = json.loads(text)
+        worker = job["maker"]
+        self.worker, self.number, self._job = worker, job["number"], text
+        self._data = Path(job["data"])
         self._folder = self._data / ".files" / worker
         self.log = logging.getLogger(f"beamport.{worker}")
         handler = logging.StreamHandler(sys.stderr)

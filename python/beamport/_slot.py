@@ -135,13 +135,14 @@ def main() -> int:
     if asked["call"] == "groups":
         _find(_Slot(text), asked, copied)
         return 0
-    slot._begin(job["data"], job["maker"], job["number"], lambda: None)
+    slot._begin(text)
     code = Code(load(asked["call"], asked["folder"], copied), asked["parameters"])
     # Only now: the streams of a slot that cannot load its code are not opened.
     process = _Slot(text)
     slot._read = process.runs.read
     process.run(code, statistics.json)
     code.close()
+    slot._end()
     return 0
 
 

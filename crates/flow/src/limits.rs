@@ -204,6 +204,9 @@ pub(crate) const KEPT_HOLES_MAX: usize = 64;
 /// Bits of the mark of a block that hold the number of an input: there are [`RELAY_INPUTS_MAX`].
 pub(crate) const MARK_INPUT_BITS: u32 = RELAY_INPUTS_MAX.ilog2();
 
+/// Interval between two looks for streams of loose results, ns: most workers have none.
+pub(crate) const LOOSE_LOOK: i64 = 200_000_000;
+
 /// Groups that are not committed of which the first members are looked for, so that they are held: they come in nearly
 /// the order of these.
 pub(crate) const GROUPS_LOOK: u64 = 1024;

@@ -38,3 +38,5 @@ pub(crate) const OF_SOURCE: u64 = u64::MAX;
 /// How often, and after which pauses, it is looked for the first commit of a worker that makes groups: for 1 s.
 pub(crate) const MEMBERS_LOOKS: u32 = 200;
 pub(crate) const MEMBERS_NAP: Duration = Duration::from_millis(5);
+/// Shared memory of the stream of loose results of a slot, at most: they are few.
+pub(crate) const LOOSE_LIVE_BYTES: u64 = 16 << 20;

@@ -8,12 +8,12 @@
 //! a list, what stands before it.
 
 use crate::fault;
-use crate::limits::{OF_SOURCE, WAIT_STEP};
+use crate::limits::{LOOSE_LIVE_BYTES, OF_SOURCE, WAIT_STEP};
 use crate::owned::Ours;
 use crate::results::{Call, Leaf, Place, Results, Undone, walk};
 use crate::stream::nanoseconds;
 use flow::job::Note;
-use flow::{Data, Fault, Made, SourceJob, Stop, stream_fault};
+use flow::{Data, Fault, Made, SlotJob, SourceJob, Stop, loose_stream, stream_fault};
 use pyo3::intern;
 use pyo3::prelude::*;
 use std::collections::HashMap;
@@ -35,6 +35,25 @@ impl Yielded {
             .map_err(|e| fault::error(py, Fault::new("only `beamport up` starts the code of sources", e)))?;
         let options = Options { when_full: WhenFull::Wait, ..Options::memory(job.live_bytes) };
         let writer = Data::on_disk(&job.data).writer(&job.stream, &options).map_err(|e| fault::error(py, e))?;
+        let out = Out { writer: Ours::new(writer), job, numbers, number: None, raised: None };
+        Ok(Self { out, results: Results::default() })
+    }
+
+    /// Opens the stream of loose results of a slot, of its job.
+    #[staticmethod]
+    fn loose(py: Python<'_>, job: &[u8]) -> PyResult<Self> {
+        let job: SlotJob = serde_json::from_slice(job)
+            .map_err(|e| fault::error(py, Fault::new("only `beamport up` starts slots", e)))?;
+        let stream = loose_stream(&job.stage, job.number);
+        let live_bytes = job.live_bytes.min(LOOSE_LIVE_BYTES);
+        let options = Options { level: job.level, when_full: WhenFull::Wait, ..Options::memory(live_bytes) };
+        let data = Data::on_disk(&job.data);
+        let writer = py.detach(|| data.writer(&stream, &options)).map_err(|e| fault::error(py, e))?;
+        // Several slots count each for itself.
+        let source = if job.slots == 1 { job.maker } else { format!("{}.slot{}", job.maker, job.number) };
+        let numbers = HashMap::from([(source.clone(), writer.next_sequence())]);
+        let SlotJob { parent, data, code, .. } = job;
+        let job = SourceJob { parent, data, source, stream, live_bytes, code };
         let out = Out { writer: Ours::new(writer), job, numbers, number: None, raised: None };
         Ok(Self { out, results: Results::default() })
     }

@@ -145,6 +145,16 @@ pub fn slot_stream(stage: &str, number: u32) -> String {
     format!("{stage}.slot{number}")
 }
 
+/// The stream of results that the code of a worker sends outside of its calls.
+pub fn loose_of(stage: &str) -> String {
+    format!("{stage}.loose")
+}
+
+/// Those of a slot, which the stream of its worker shows.
+pub fn loose_stream(stage: &str, number: u32) -> String {
+    format!("{stage}.loose{number}")
+}
+
 /// The stream of what the Python code of a source yields, from which the source takes it.
 pub fn yielded_of(source: &str) -> String {
     format!("{source}.yielded")

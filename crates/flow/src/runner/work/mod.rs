@@ -12,6 +12,7 @@
 mod batches;
 mod cutover;
 mod deal;
+mod loose;
 mod members;
 mod output;
 mod piece;
@@ -23,6 +24,7 @@ pub(crate) mod statistics;
 
 use self::batches::RunEdges;
 pub use self::cutover::{Boundary, WorkerNow};
+use self::loose::Loose;
 use self::members::Members;
 use self::piece::{Part, Piece, Row, Todo};
 use self::slot_entry::SlotEntry;
@@ -254,6 +256,8 @@ pub struct Work {
     asked: Value,
     /// From which messages on it runs the code of now, where that was changed while it ran.
     since: Value,
+    /// Results that its code sends outside of its calls.
+    loose: Loose,
     /// Messages of groups that its code is given.
     members: Option<Members>,
     /// When a block was cut last, ns of `Media::clock`.
@@ -338,6 +342,7 @@ impl Work {
             rows: Vec::new(),
             asked,
             since,
+            loose: Loose::new(data, stage, &options.output),
             members: None,
             cut_at: 0,
             holds: false,
@@ -389,6 +394,7 @@ impl Work {
             members.hold(&mut self.sources)?;
         }
         did |= is_settled;
+        did |= self.loose.show(self.options.slots)?;
         self.publish_statistics(now, clock)?;
         self.output.relieve().map_err(|e| stream_fault(&self.stage, e))?;
         Ok(did)

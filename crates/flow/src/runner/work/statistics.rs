@@ -165,7 +165,9 @@ impl Work {
         let said = self.places.iter().take(slots).enumerate().flat_map(|(slot, place)| {
             said_by(&place.state.statistics).into_iter().map(move |(name, value)| (Some(slot), name, value))
         });
-        own.chain(said).collect()
+        let shown = self.loose.shown;
+        let loose = (shown > 0).then(|| (None, "loose".to_owned(), Scalar::Int64(shown as i64)));
+        own.chain(loose).chain(said).collect()
     }
 }
 
