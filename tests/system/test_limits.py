@@ -116,8 +116,12 @@ def test_a_data_folder_on_overlayfs_is_a_warning_of_up(lab, tmp_path):
 
 
 @pytest.mark.root
-def test_another_user_goes_on_in_a_folder_that_was_ended_in_order(programs):
+@pytest.mark.parametrize("mode", [0o750, 0o751])
+def test_another_user_goes_on_in_a_folder_that_was_ended_in_order(programs, mode):
     """`chown -R` of a folder: the shared memory of its former owner is closed to the new one, and not needed."""
+    # That of root may be entered by others since it shared a folder with a group.
+    Path("/dev/shm/beamport-0").mkdir(mode=0o750, exist_ok=True)
+    Path("/dev/shm/beamport-0").chmod(mode)
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         folder.chmod(0o755)

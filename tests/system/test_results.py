@@ -267,7 +267,7 @@ import beamport
 @beamport.worker
 def reduce(frame):
     yield beamport.result(float(frame.id), name="beam")
-    yield beamport.result({"signal": frame.array[0]}, name="I", unit="1/cm")
+    yield beamport.result({"signal": frame.array[0]}, name="iq", unit="1/cm")
     yield beamport.result(f"frame {frame.id}", name="note")
     yield {"nested": {"id": frame.id}}
 """
@@ -275,7 +275,7 @@ def reduce(frame):
 
 def test_each_named_result_may_be_a_stream(lab):
     (lab.folder / "mine.py").write_text(NAMED)
-    names = ["beam", "I", "note"]
+    names = ["beam", "iq", "note"]
     filters = [
         f'[worker.of_{name}]\ncall = "filter"\ninputs = ["reduce"]\nparameters = {{ keep = "source == \'{name}\'" }}\n'
         for name in names
@@ -285,7 +285,7 @@ def test_each_named_result_may_be_a_stream(lab):
     data = beamport.open(lab.data)
     until(lambda: all(data[f"of_{name}"].count > 20 for name in names), "no results")
     end(lab, process)
-    schemas = {"beam": "f144", "I": "da00", "note": "f142"}
+    schemas = {"beam": "f144", "iq": "da00", "note": "f142"}
     for name in names:
         found = [(m.origin_seq, m.schema) for m in data[f"of_{name}"].read()]
         assert found == [(number, schemas[name]) for number in range(len(found))]

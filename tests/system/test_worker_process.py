@@ -106,7 +106,7 @@ def test_a_parameter_may_be_a_file_beside_the_instrument_file(lab, tmp_path_fact
     # Another start uses it.
     table.write_text("3.5")
     process, _ = lab.up_ready()
-    until(lambda: data["scaled"].latest()[-1]["value"] == 7.0, "the old file is used")
+    until(lambda: data["scaled"][-1]["value"] == 7.0, "the old file is used")
     end(lab, process)
 
 

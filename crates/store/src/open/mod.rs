@@ -66,7 +66,12 @@ fn open(media: &Arc<dyn Media>, folder: &Path, name: &str, options: &Options) ->
     let (mut header, recovery, standing, commit) = match known {
         Some(mut header) if header.level == Level::Disk => {
             let commit = Commit::must_read(m, folder, salt_seed(&header.uuid, 0))?;
-            if commit.clean && live_head(m, &header, folder).is_err_and(|e| e.is_denied()) {
+            let is_of_another = match live_head(m, &header, folder) {
+                // In a folder of shared memory that others may enter there is no place any more.
+                Ok(head) => head.is_none() && header.live != folder && !header.live.starts_with(m.live_root()),
+                Err(e) => e.is_denied(),
+            };
+            if commit.clean && is_of_another {
                 // It is another user's, who ended in order: all is on the medium.
                 header.live = m.live_root().join(hex(&m.random()));
             }
