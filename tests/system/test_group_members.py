@@ -3,7 +3,6 @@
 import os
 import signal
 
-
 import pytest
 from conftest import camera, until, worker
 from test_groups import example
