@@ -32,7 +32,8 @@ impl Members {
     pub(crate) fn of(&mut self, groups: &str, message: &store::Message<'_>) -> Result<Batch, Undone> {
         if message.entry.schema.0 != wire::bpgr::ID {
             let schema = message.entry.schema.as_text();
-            let text = format!("code with `of=\"all\"` is for groups (bpgr), and message {} is {schema}", message.sequence);
+            let text =
+                format!("code with `of=\"all\"` is for groups (bpgr), and message {} is {schema}", message.sequence);
             return Err(Undone::Raised(PyTypeError::new_err(text)));
         }
         let group = wire::bpgr::read(message.payload);
@@ -44,7 +45,8 @@ impl Members {
         let (stream, reader) = self.reader(groups)?;
         let fault = |e| Undone::from(stream_fault(stream, e));
         let origins = reader.origins().map_err(fault)?.iter().map(|name| name.as_str().into()).collect();
-        let mut block = Block { entries: Vec::new(), sequences: Vec::new(), places: Vec::new(), segments: Vec::new(), origins };
+        let mut block =
+            Block { entries: Vec::new(), sequences: Vec::new(), places: Vec::new(), segments: Vec::new(), origins };
         let mut at = 0;
         while at < sequences.len() {
             let in_a_row = sequences[at..].windows(2).take_while(|pair| pair[1] == pair[0] + 1).count() + 1;
@@ -97,6 +99,6 @@ fn add(block: &mut Block, batch: &store::Batch<'_>) -> usize {
         (before + segment, place)
     }));
     block.sequences.extend(batch.first..batch.next());
-    block.entries.extend_from_slice(&batch.entries);
+    block.entries.extend_from_slice(batch.entries);
     batch.len()
 }

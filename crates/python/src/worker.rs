@@ -76,6 +76,7 @@ impl PySlot {
             true => Some(Hooks::new(&self.data, &self.job, wishes).map_err(|fault| fault::error(py, fault))?),
             false => None,
         };
+        let members = bound.getattr("members")?.extract::<bool>()?.then(|| Members::new(&self.data));
         let mut calling = Calling {
             stage: &self.job.stage,
             call: bound.getattr("call")?.unbind(),
@@ -83,7 +84,7 @@ impl PySlot {
             code,
             statistics,
             hooks,
-            members: bound.getattr("members")?.extract::<bool>()?.then(|| Members::new(&self.data)),
+            members,
             present: self.present.clone(),
             origins: Arc::new([]),
             results: Results::default(),

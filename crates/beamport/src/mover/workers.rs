@@ -661,11 +661,9 @@ fn declared_of(section: &WorkerSection, said: &Value) -> Result<Declared, Fault>
         Some(CodeTraits { batch: said["batch"].as_u64()?, follows_runs, saves_state, takes_members: flag("members")? })
     };
     match (traits(), flag("pure")) {
-        (Some(traits), Some(is_pure)) => Ok(Declared {
-            traits,
-            is_pure,
-            alone: said["alone"].as_str().map(str::to_owned),
-        }),
+        (Some(traits), Some(is_pure)) => {
+            Ok(Declared { traits, is_pure, alone: said["alone"].as_str().map(str::to_owned) })
+        }
         _ => Err(Fault::new(cannot_load(section), "its interpreter has another version of beamport")
             .hint("install both from the same source: `pip install .`")),
     }
