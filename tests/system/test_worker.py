@@ -356,6 +356,7 @@ def test_a_worker_is_seen_and_changed_while_it_runs(lab):
         done = lab.run("configure", *words, "--data", lab.data, status=status)
         return (done.stderr if status else done.stdout).decode()
 
+    until(lambda: beamport.open(lab.data)["mean"].count > 5, "no results with the first parameters")
     told = configure("mean")
     assert told == "worker `mean` has 1 slot: scale=2.0\n"
     told = json.loads(configure("mean", "scale=3", "--slots", "3", "--json"))
