@@ -33,6 +33,8 @@ pub(super) struct Account {
     /// Bytes that were pushed for the messages, and answers come where the code says only.
     pub(super) bytes: u64,
     pub(super) has_state: bool,
+    /// A state lies behind the results: these stand in a row, so that the next one comes behind an answer.
+    pub(super) ends_row: bool,
     /// Pushed for messages that have no end yet.
     pub(super) open: u32,
     /// More than one message, or none, was made of one.

@@ -157,6 +157,9 @@ impl Outputs<'_> {
             return Err(Fault::new("a worker cannot make messages of schema bpdn", "slots answer with them").into());
         }
         let meta = Meta { source_time, origin, origin_seq, schema, flags };
+        if self.account.ends_row {
+            self.answer()?;
+        }
         if self.offer(&meta, &mut offer)? {
             self.account.open += 1;
         }
@@ -173,6 +176,7 @@ impl Outputs<'_> {
         let meta = Meta { source_time: self.media.now(), origin, origin_seq: self.account.next, schema, flags: 0 };
         let place = self.writer.next_sequence();
         self.offer(&meta, &mut |writer, meta| Ok(Some(pushed(writer.push(meta, &[bytes]), writer)?)))?;
+        self.account.ends_row = true;
         Ok(place)
     }
 
