@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -66,16 +67,16 @@ def _copied(code: dict[str, Any]) -> Copied | None:
     return copied
 
 
-def _declare(job: dict[str, Any]) -> int:
-    """Say what the code declares, in a line of JSON; what it prints itself goes to stderr."""
-    said = os.dup(1)
+def declare(says: Callable[[], dict[str, Any]]) -> int:
+    """Print what `says` returns of the code, as a line of JSON; what the code prints itself goes to stderr."""
+    line = os.dup(1)
     os.dup2(2, 1)
     try:
-        says = _declared(job)
+        said = says()
     except BaseException as wrong:  # noqa: BLE001 - `sys.exit` of the code as well
-        says = {"wrong": _wrong(wrong)}
-    with os.fdopen(said, "w") as line:
-        print(json.dumps(says), file=line)
+        said = {"wrong": _wrong(wrong)}
+    with os.fdopen(line, "w") as out:
+        print(json.dumps(said), file=out)
     return 0
 
 
@@ -124,7 +125,7 @@ def main() -> int:
     sys.stdout.reconfigure(line_buffering=True)
     # The job of a process that only loads the code names no worker.
     if "stage" not in job:
-        return _declare(job)
+        return declare(lambda: _declared(job))
     if job["cpu"] is not None:
         os.sched_setaffinity(0, {job["cpu"]})
     # Ctrl-C is for the mover: it lets slots finish what they have.

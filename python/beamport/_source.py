@@ -24,7 +24,7 @@ from types import FrameType
 from typing import Any
 
 from ._core import _Yielded
-from ._slot import _copied, _die_with, _wrong, load
+from ._slot import _copied, _die_with, declare, load
 from ._state import decode, encode
 from ._worker import _fits, taken_by
 
@@ -237,19 +237,6 @@ def _traceback(wrong: BaseException) -> str:
     return "".join(traceback.format_exception(type(wrong), wrong, frames))
 
 
-def _declare(job: dict[str, Any]) -> int:
-    """Say what is wrong with the code, in a line of JSON; what it prints itself goes to stderr."""
-    said = os.dup(1)
-    os.dup2(2, 1)
-    try:
-        says = _declared(job["code"])
-    except BaseException as wrong:  # noqa: BLE001 - `sys.exit` of the code as well
-        says = {"wrong": _wrong(wrong)}
-    with os.fdopen(said, "w") as line:
-        print(json.dumps(says), file=line)
-    return 0
-
-
 def _declared(code: dict[str, Any]) -> dict[str, Any]:
     target = load(code["call"], code["folder"], _copied(code))
     try:
@@ -276,7 +263,7 @@ def main() -> int:
     # A pipe leads to the mover, which prints each line with the name of the source: a line must not wait for others.
     sys.stdout.reconfigure(line_buffering=True)
     if "source" not in job:
-        return _declare(job)
+        return declare(lambda: _declared(job["code"]))
     # Ctrl-C is for the mover: it asks this process to end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable()

@@ -11,7 +11,6 @@
 
 use crate::block::Block;
 use crate::limits::{AGAIN_MAX, AGAIN_TIME, NO_PLACE, READ, STATE_SHARE, UNANSWERED_SHARE};
-use crate::owned::pinned;
 use crate::results::Undone;
 use flow::records::Run;
 use flow::{Data, Fault, OF_WORKER, Outputs, RunsView, slot_stream, stream_fault};
@@ -296,21 +295,17 @@ impl Hooks {
                 missed += entries.iter().filter(|entry| is_member(entry)).count() as u64;
                 continue;
             }
+            let origins: Arc<[Arc<str>]> =
+                reader.origins().map_err(fault)?.iter().map(|name| name.as_str().into()).collect();
             for (sequence, _) in (sequences..at).zip(&entries).filter(|(_, entry)| is_member(entry)) {
                 reader.seek(sequence);
-                let origins = reader.origins().map_err(fault)?.iter().map(|name| name.as_str().into()).collect();
                 let Ok(batch) = reader.read(1) else {
                     missed += 1;
                     continue;
                 };
-                let block = Arc::new(Block {
-                    entries: batch.entries.to_vec(),
-                    sequences: (batch.first..batch.next()).collect(),
-                    places: (0..batch.len()).map(|at| batch.place(at)).collect(),
-                    segments: batch.segments().iter().map(pinned).collect(),
-                    origins,
-                });
-                let Some(message) = block.message(0) else { continue };
+                let mut block = Block::new(origins.clone());
+                block.add(&batch);
+                let Some(message) = Arc::new(block).message(0) else { continue };
                 code.call_method1("again", (message,))?;
                 given += 1;
             }

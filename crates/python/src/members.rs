@@ -9,7 +9,6 @@
 use crate::batch::Batch;
 use crate::block::Block;
 use crate::limits::{MEMBERS_LOOKS, MEMBERS_NAP};
-use crate::owned::pinned;
 use crate::results::Undone;
 use flow::{Data, Fault, stream_fault};
 use pyo3::exceptions::{PyLookupError, PyTypeError};
@@ -45,15 +44,13 @@ impl Members {
         let (stream, reader) = self.reader(groups)?;
         let fault = |e| Undone::from(stream_fault(stream, e));
         let origins = reader.origins().map_err(fault)?.iter().map(|name| name.as_str().into()).collect();
-        let mut block =
-            Block { entries: Vec::new(), sequences: Vec::new(), places: Vec::new(), segments: Vec::new(), origins };
+        let mut block = Block::new(origins);
         let mut at = 0;
         while at < sequences.len() {
             let in_a_row = sequences[at..].windows(2).take_while(|pair| pair[1] == pair[0] + 1).count() + 1;
             reader.seek(sequences[at]);
-            // A reader that has not seen a new writer looks again.
             let read = match reader.read(in_a_row) {
-                Ok(batch) if !batch.is_empty() => add(&mut block, &batch),
+                Ok(batch) if !batch.is_empty() => block.add(&batch),
                 _ => 0,
             };
             if read == 0 {
@@ -88,17 +85,4 @@ impl Members {
         }
         self.readers.get_mut(groups).ok_or_else(|| Fault::new("the readers of members are gone", ""))
     }
-}
-
-/// Adds messages to a block; returns how many.
-fn add(block: &mut Block, batch: &store::Batch<'_>) -> usize {
-    let before = block.segments.len();
-    block.segments.extend(batch.segments().iter().map(pinned));
-    block.places.extend((0..batch.len()).map(|at| {
-        let (segment, place) = batch.place(at);
-        (before + segment, place)
-    }));
-    block.sequences.extend(batch.first..batch.next());
-    block.entries.extend_from_slice(batch.entries);
-    batch.len()
 }

@@ -385,7 +385,7 @@ impl Stream {
     /// with `time_of_flight` in ns and `pixel_id`, at the time of its pulse.
     ///
     /// since, until, start, stop, origin, schema, early: as for `read`.
-    /// limit: at most so many messages. Default: all; above 1 GiB an `Error` asks for less.
+    /// limit: the largest number of messages. Default: all; above 1 GiB an `Error` asks for less.
     ///
     /// Slices have it too: `stream[-1000:].to_pandas()`. Raises `Error` where pandas is not installed.
     ///

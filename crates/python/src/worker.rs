@@ -12,7 +12,7 @@ use crate::fault;
 use crate::finder::Finding;
 use crate::hooks::{Hooks, Wishes};
 use crate::members::Members;
-use crate::owned::{Ours, pinned};
+use crate::owned::Ours;
 use crate::results::{Call, Results, Undone};
 use flow::{Data, Fault, Outputs, RunsView, Slot, SlotJob, Stepped, Stop};
 use pyo3::prelude::*;
@@ -169,13 +169,9 @@ impl flow::Worker for Calling<'_> {
         if self.origins.len() != out.origin_names().len() {
             self.origins = out.origin_names().iter().map(|name| name.as_str().into()).collect();
         }
-        let block = Arc::new(Block {
-            entries: batch.entries.to_vec(),
-            sequences: (batch.first..batch.next()).collect(),
-            places: (0..batch.len()).map(|at| batch.place(at)).collect(),
-            segments: batch.segments().iter().map(pinned).collect(),
-            origins: self.origins.clone(),
-        });
+        let mut block = Block::new(self.origins.clone());
+        block.add(batch);
+        let block = Arc::new(block);
         let messages: Vec<store::Message<'_>> = batch.iter().collect();
         let wanted: Vec<usize> = (0..messages.len()).filter(|at| out.wants(&messages[*at])).collect();
         // Where a segment of memory ends a batch ends; those behind it are cut where they would have been.

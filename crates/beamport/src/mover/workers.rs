@@ -623,7 +623,7 @@ pub struct Declared {
     pub alone: Option<String>,
 }
 
-/// Why user code cannot work with so many slots, or with its inputs.
+/// The fault of user code that needs one slot or one input, and has more.
 fn misplaced(section: &WorkerSection, slots: u32, declared: &Declared) -> Option<Fault> {
     let why = declared.alone.as_ref()?;
     let hint = match (slots, section.inputs.len(), &section.hosts) {
