@@ -28,8 +28,8 @@ class Data(Mapping[str, Stream]):
     which beamport keeps its books (`runs`, `control`, `status`, and all with a dot in the name) are had by name but
     not listed.
 
-    Where an instrument runs in the folder, whoever started it, `begin`, `end`, `put`, `configure`, `cutover`, `ask` and
-    `status` command it. Each command connects anew, so the instrument may be restarted between two of them.
+    Where an instrument runs in the folder, whoever started it, `begin`, `end`, `put`, `configure`, `manage`, `cutover`,
+    `ask` and `status` command it. Each command connects anew, so the instrument may be restarted between two of them.
 
     Example:
         >>> import beamport, os
@@ -151,6 +151,18 @@ class Data(Mapping[str, Stream]):
         request: dict[str, Any] = {"command": "configure", "worker": worker, "parameters": parameters}
         return ask(self.folder, request if slots is None else request | {"slots": slots})
 
+    def manage(self, action: str, worker: str) -> dict[str, Any]:
+        """Act on a worker of the instrument that runs, as `beamport worker ACTION NAME` does.
+
+        action: `"pause"` (no message is begun), `"resume"`, `"reset"` (its statistics), `"retry"` (process once more what
+            is in `NAME.aside`, each message once; the answer has `retried`), `"add"` (start it as the instrument file
+            has it now) or `"remove"` (end it; its stream stays).
+        worker: the NAME of its section `[worker.NAME]`.
+
+        Raises `Error` if there is no such worker, if it cannot do that, or if the instrument does not answer.
+        """
+        return ask(self.folder, {"command": "worker", "action": action, "worker": worker})
+
     def cutover(self, shadow: str) -> dict[str, Any]:
         """Switch a worker to the code of its shadow; returns the first message affected.
 
@@ -167,7 +179,7 @@ class Data(Mapping[str, Stream]):
         return ask(self.folder, {"command": "cutover", "shadow": shadow}, patience_s=CUTOVER_S)
 
     def status(self) -> dict[str, Any]:
-        """Say how it does now: `pid`, `instrument`, `troubles`, `running`, `workers`, `hosts`.
+        """Say how it does now: `pid`, `instrument`, `file`, `troubles`, `running`, `workers`, `hosts`.
 
         `troubles` are the errors that keep parts of it from their work, as text. `running` has a dictionary for each
         stage by its name: `kind` (`"source"`, `"merge"`, `"worker"` or `"sink"`), `status` (what a source or live sink

@@ -98,6 +98,9 @@ def worker(
     A class may have `warm_up(message)`, which is called once in each process with the first message (or batch) before the
     call with it, for code that compiles; its result is dropped, and `first_time_max` is the time for both.
 
+    A class may have `reset()`, which `beamport worker reset NAME` calls between two messages; the numbers in
+    `beamport.statistics` are removed before.
+
     A class may follow runs: `begin(run)` is called before the first message of a run, `end(run)` behind the last, and
     returns results as a call does. With `per="run"` each run has an instance of its own, which is given exactly the
     members of the run, as its file has them, and messages of no run are filtered. `save()` returns the state of an
@@ -413,6 +416,12 @@ class Code:
                 self._made[run].restore(state)
             if not self._per_run:
                 self.call = self._called(self._made[run])
+
+    def reset(self) -> None:
+        """Reset the statistics, and what the code counts besides."""
+        statistics.clear()
+        for instance in self._made.values():
+            _hook(instance, "reset")()
 
     def begin(self, text: str) -> None:
         """Begin a run, given as JSON: with an instance of its own, or a hook of the only one."""

@@ -274,9 +274,8 @@ class Lab:
             [self.beamport, *map(str, args)],
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            cwd=self.folder,
             timeout=HANG_S,
-            **{"preexec_fn": as_a_shell} | more,
+            **{"cwd": self.folder, "preexec_fn": as_a_shell} | more,
         )
         if status is not None:
             assert done.returncode == status, f"{args}: status {done.returncode}\n{done.stderr.decode()[-2000:]}"

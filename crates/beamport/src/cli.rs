@@ -9,7 +9,7 @@ pub use reference::{Reference, leaves, reference};
 
 use crate::verbs::{
     Process, append, begin_end, boards, cat, check, compare, configure, cutover, doctor, ess, export, hosts, ls, make,
-    pins, put, replay, slot, top, verify, web, write,
+    pins, put, replay, slot, top, verify, web, worker, write,
 };
 use crate::{demo, up};
 use clap::{Parser, Subcommand};
@@ -60,6 +60,8 @@ verbs! {
     Put(put::Put),
     Compare(compare::Compare),
     Cutover(cutover::Cutover),
+    Worker(worker::Worker),
+    Retry(worker::Retry),
     Check(check::Check),
     Ls(ls::Ls),
     Cat(cat::Cat),

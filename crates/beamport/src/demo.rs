@@ -114,7 +114,7 @@ fn start(asked: &Demo, registry: &Registry, folder: &Path) -> Result<Started, Fa
     fs::write(&file, &text).map_err(fault)?;
     fs::write(folder.join("demo.nexus.json"), template).map_err(fault)?;
     let instrument = file::read(&file, registry, &template_check).map_err(|mistakes| in_flags(&text, &mistakes))?;
-    Started::new(instrument, Some(OnTerm::EndRuns))
+    Started::new(instrument, registry, Some(OnTerm::EndRuns))
 }
 
 /// A mistake of the file that we wrote, told for the flag from which it comes.

@@ -207,3 +207,6 @@ pub(crate) const DECLARED_BYTES_MAX: u64 = 4096;
 
 /// The part of the memory of a GPU that its slots share; the rest is for the driver.
 pub(crate) const GPU_SHARE: f64 = 0.9;
+
+/// How long code of a worker may take to be loaded: libraries are large.
+pub(crate) const CODE_LOAD: Duration = Duration::from_secs(120);

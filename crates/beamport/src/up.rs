@@ -98,7 +98,7 @@ fn up(asked: &Up, registry: &Registry) -> Result<ExitCode, Fault> {
     let has_boards = !asked.no_boards && verbs::boards::plans(&instrument).iter().any(|(_, plan)| plan.is_simulated());
     let on_term = if asked.end_runs { OnTerm::EndRuns } else { OnTerm::LeaveRuns };
     let by_signals = asked.parent.is_none().then_some(on_term);
-    let mut started = may_delete(&instrument, asked.yes).and_then(|()| Started::new(instrument, by_signals));
+    let mut started = may_delete(&instrument, asked.yes).and_then(|()| Started::new(instrument, registry, by_signals));
     if has_boards {
         started = started.and_then(|started| started.with_boards(&asked.file, asked.host.as_deref()));
     }
@@ -154,7 +154,7 @@ fn keep_settings(path: &Path, settings: &str) {
 impl Started {
     /// Starts it, where this machine has the room. `by_signals`: SIGINT and SIGTERM end it, and what the second does;
     /// none: they do not.
-    pub fn new(instrument: Instrument, by_signals: Option<OnTerm>) -> Result<Self, Fault> {
+    pub fn new(instrument: Instrument, registry: &Registry, by_signals: Option<OnTerm>) -> Result<Self, Fault> {
         let signals = Arc::new(AtomicUsize::new(0));
         let heard = if by_signals.is_some() { signals.clone() } else { Arc::default() };
         listen_to_signals(&heard, by_signals.unwrap_or(OnTerm::EndRuns))?;
@@ -172,7 +172,7 @@ impl Started {
         let is_asked = instrument.runs.is_empty();
         let before = if is_asked { entries_of(&Data::on_disk(&*instrument.data), &sources) } else { Ok(Vec::new()) };
         let lost_before = lost_of(&before.unwrap_or_default());
-        let mover = Mover::start(instrument, &signals)?;
+        let mover = Mover::start(instrument, registry, &signals)?;
         say_missing(&mover);
         let folder = &mover.data().folder;
         keep_settings(&folder.join(web::SETTINGS), &settings);

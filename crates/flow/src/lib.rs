@@ -29,8 +29,8 @@ pub use account::origins::{OriginAccounts, Resume, ResumeOrigin, device_of, name
 pub use books::book::{Book, BookDamage, Keeps, Record};
 pub use books::commits::{commits_of, last_commit, reader_name};
 pub use books::data::{
-    Data, RUNS, aside_of, each_batch, loose_of, loose_stream, not_written, slot_stream, stream_fault, tasks_of,
-    view_of, yielded_of,
+    Data, RUNS, aside_of, each_batch, loose_of, loose_stream, not_written, retry_of, slot_stream, stream_fault,
+    tasks_of, view_of, yielded_of,
 };
 pub use books::runs::{RunKeeper, RunsView, StreamView};
 pub use books::statistics::{Statistics, statistics_of};

@@ -132,6 +132,9 @@ pub(crate) const RELAY_GAPS_MAX: usize = 1000;
 /// Bytes kept of the messages that a worker or a live sink could not handle: enough to find the cause.
 pub(crate) const ASIDE_BYTES: u64 = 64 << 20;
 
+/// Messages aside that are copied to be retried between two looks at slots.
+pub(crate) const RETRY_STEP: usize = 256;
+
 /// The same of what a source refused: a MiB at each of its starts, and as much of the starts before.
 pub(crate) const SOURCE_ASIDE_BYTES: u64 = 4 << 20;
 

@@ -244,6 +244,16 @@ impl flow::Worker for Calling<'_> {
         })
     }
 
+    fn reset(&mut self) -> Result<(), Fault> {
+        Python::attach(|py| {
+            self.code.call_method0(py, "reset").map(drop).map_err(|raised| {
+                let fault = Fault::new(format!("worker `{}` fails in `reset`", self.stage), &raised);
+                self.raised = Some(raised);
+                fault
+            })
+        })
+    }
+
     fn statistics(&mut self) -> String {
         // Statistics that cannot be had are none: the data is worth more.
         Python::attach(|py| self.statistics.call0(py).and_then(|text| text.extract(py)).unwrap_or_default())

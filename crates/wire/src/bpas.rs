@@ -29,6 +29,8 @@ pub struct Aside<'a> {
     pub time: i64,
     /// Its bytes.
     pub payload: Array<'a, u8>,
+    /// Name of its origin; empty in older messages.
+    pub origin: &'a str,
 }
 
 /// Verifies and reads a message.
@@ -46,14 +48,15 @@ pub fn read(bytes: &[u8]) -> Result<Aside<'_>, Error> {
         kind: table.text_or_empty(7, "kind")?,
         time: table.number(8, 0, "time")?,
         payload: table.array_or_empty(9, "payload")?,
+        origin: table.text_or_empty(10, "origin")?,
     })
 }
 
 /// Writes a message into `out`, replacing what was there.
 pub fn write(out: &mut Vec<u8>, parts: &Aside<'_>) -> Result<(), Error> {
     let mut writer = Writer::begin(out, ID);
-    let [stage, reason, text, stream, uuid, epoch, sequence, kind, time, payload] =
-        writer.root([4, 4, 4, 4, 4, 4, 8, 4, 8, 4]);
+    let [stage, reason, text, stream, uuid, epoch, sequence, kind, time, payload, origin] =
+        writer.root([4, 4, 4, 4, 4, 4, 8, 4, 8, 4, 4]);
     writer.put(epoch, parts.epoch);
     writer.put(sequence, parts.sequence);
     writer.put(time, parts.time);
@@ -64,5 +67,6 @@ pub fn write(out: &mut Vec<u8>, parts: &Aside<'_>) -> Result<(), Error> {
     writer.array(uuid, Array::from(&parts.uuid));
     writer.text(kind, parts.kind);
     writer.array(payload, parts.payload);
+    writer.text(origin, parts.origin);
     writer.finish()
 }

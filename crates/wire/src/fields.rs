@@ -122,6 +122,7 @@ impl<'a> Message<'a> {
                 ("kind", Text(m.kind)),
                 ("time", Int(m.time)),
                 ("payload", m.payload.into()),
+                ("origin", Text(m.origin)),
             ],
             Message::Bpcm(m) => vec![
                 ("stage", Text(m.stage)),

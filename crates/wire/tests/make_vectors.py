@@ -211,6 +211,7 @@ OWN = {
         ("kind", "text"),
         ("time", "i64"),
         ("payload", "u8s"),
+        ("origin", "text"),
     ],
 }
 RUN_STATES = ["open", "settling", "sealed"]
@@ -978,6 +979,7 @@ def ours():
         "kind": "ad00",
         "time": T,
         "payload": array([0, 1, 255], "uint8"),
+        "origin": "d001",
     }
     save("bpas", own("bpas", aside), aside)
 

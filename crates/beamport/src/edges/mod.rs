@@ -19,7 +19,7 @@ use flow::edge::{CarrierKind, CommandKind, ExportKind, SourceKind, WorkerKind};
 
 /// The kinds that an instrument file may name. A program of its own may know more:
 /// `beamport::run(&Registry::builtin().source(&mine::SOURCE))`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Registry {
     sources: Vec<&'static SourceKind>,
     sinks: Vec<SinkKind>,

@@ -7,9 +7,9 @@
 use super::asks::Request;
 use super::control::{Command, number, stop};
 use super::cutover::{Pair, Underway};
-use super::stage::{Order, What};
+use super::stage::{Order, StageHandle, What};
 use super::{Mover, sources};
-use crate::file::{SinkSection, nearest};
+use crate::file::{SinkSection, WorkerSection, nearest};
 use crate::limits::RECORD_BYTES_MAX;
 use flow::Fault;
 use flow::records::Run;
@@ -51,13 +51,14 @@ impl MoverCommand {
 }
 
 /// The commands, sorted by word.
-static COMMANDS: [MoverCommand; 6] = [
+static COMMANDS: [MoverCommand; 7] = [
     MoverCommand::new("ask", |mover, request, _| mover.obey_ask(request).map(Reply::Stage)),
     MoverCommand::new("begin", |mover, request, now| mover.obey_begin(request, now).map(Reply::Done)),
     MoverCommand::new("configure", |mover, request, _| mover.obey_configure(request).map(Reply::Stage)),
     MoverCommand::new("cutover", |mover, request, _| mover.obey_cut_over(request).map(Reply::CutOver)),
     MoverCommand::new("end", |mover, request, now| mover.obey_end(request, now).map(Reply::Done)),
     MoverCommand { name: "status", is_recorded: false, run: |mover, _, _| Ok(Reply::Done(mover.obey_status())) },
+    MoverCommand::new("worker", |mover, request, _| mover.obey_worker(request).map(Reply::Stage)),
 ];
 
 impl Mover {
@@ -226,27 +227,7 @@ impl Mover {
         slots: Option<i64>,
     ) -> Result<Request, Fault> {
         let what = || format!("cannot configure worker `{}`", shortened(name));
-        let part = self.instrument.part.as_ref();
-        let elsewhere = part.and_then(|part| match part.stages.get(name) {
-            Some(host) => (*host != part.name).then(|| format!("it runs on host `{host}`")),
-            None => (part.workers.contains_key(name) && part.shared().all(|own| own != name))
-                .then(|| "it runs on several hosts".to_owned()),
-        });
-        if let Some(cause) = elsewhere {
-            let hint = format!("change it by itself, before the run: `beamport configure {name} --slots NUMBER`");
-            return Err(Fault::new(what(), cause).hint(hint));
-        }
-        let Some((section, handle)) = self.running_workers().find(|(section, _)| section.name == name) else {
-            let workers = self.instrument.workers().map(|section| section.name.as_str());
-            let names: Vec<&str> =
-                workers.chain(self.instrument.sources().map(|section| section.name.as_str())).collect();
-            let hint = match nearest(name, names.iter().copied()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => format!("workers and sources are {}", shortened(&names.join(", "))),
-            };
-            let what = format!("cannot configure `{}`", shortened(name));
-            return Err(Fault::new(what, "no such worker or source").hint(hint));
-        };
+        let (section, handle) = self.running_worker("configure", name)?;
         let slots = slots.map(|slots| {
             valid_slots(slots).ok_or_else(|| {
                 Fault::new(what(), format!("{slots} slots"))
@@ -262,6 +243,32 @@ impl Mover {
         let (answer, answered) = channel();
         handle.order(Order { what: What::Change { parameters, slots }, answer });
         Ok(Request { stage: format!("worker `{name}`"), handle: handle.clone(), answered, key: None })
+    }
+
+    /// The section and the handle of a worker that runs here. `verb`: what cannot be done with another.
+    pub(super) fn running_worker(&self, verb: &str, name: &str) -> Result<(&WorkerSection, &StageHandle), Fault> {
+        let part = self.instrument.part.as_ref();
+        let elsewhere = part.and_then(|part| match part.stages.get(name) {
+            Some(host) => (*host != part.name).then(|| format!("it runs on host `{host}`")),
+            None => (part.workers.contains_key(name) && part.shared().all(|own| own != name))
+                .then(|| "it runs on several hosts".to_owned()),
+        });
+        if let Some(cause) = elsewhere {
+            let hint = format!("change it by itself, before the run: `beamport configure {name} --slots NUMBER`");
+            let what = format!("cannot {verb} worker `{}`", shortened(name));
+            return Err(Fault::new(what, cause).hint(hint));
+        }
+        self.running_workers().find(|(section, _)| section.name == name).ok_or_else(|| {
+            let workers = self.instrument.workers().map(|section| section.name.as_str());
+            let names: Vec<&str> =
+                workers.chain(self.instrument.sources().map(|section| section.name.as_str())).collect();
+            let hint = match nearest(name, names.iter().copied()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("workers and sources are {}", shortened(&names.join(", "))),
+            };
+            let what = format!("cannot {verb} `{}`", shortened(name));
+            Fault::new(what, "no such worker or source").hint(hint)
+        })
     }
 
     /// `{"command": "cutover", "shadow"}`: answered when it is done, while all else goes on.
@@ -311,6 +318,7 @@ impl Mover {
         json!({
             "pid": std::process::id(),
             "instrument": *self.instrument.name,
+            "file": std::path::absolute(&self.instrument.file).unwrap_or_default(),
             "troubles": troubles,
             "workers": self.worker_states(),
             "running": running,

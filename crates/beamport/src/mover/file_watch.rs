@@ -11,7 +11,7 @@ use super::stage::StageHandle;
 use crate::file::Instrument;
 use crate::limits::WATCH_RATIO;
 use flow::{Data, Fault, RUNS, commits};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use store::LivePlace;
 
@@ -25,6 +25,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 pub(super) struct FileWatch {
     /// Identity of each stream, and its live place while it has one.
     known: BTreeMap<String, ([u8; 16], Option<LivePlace>)>,
+    /// Streams of tasks that were not there at the last look, and may be about to be made.
+    remade: BTreeSet<String>,
     looked: Option<Instant>,
     pause: Duration,
     /// Reports what cannot be looked at.
@@ -48,6 +50,11 @@ impl FileWatch {
         Ok(())
     }
 
+    /// Looks no longer at the streams of a stage.
+    pub(super) fn forget(&mut self, stage: &str) {
+        self.known.retain(|name, _| name.split('.').next() != Some(stage));
+    }
+
     /// The fault of what cannot be looked at.
     pub(super) fn trouble(&self) -> Option<Fault> {
         self.fault.trouble()
@@ -58,6 +65,12 @@ impl FileWatch {
         let (mut filed, mut trouble) = (Vec::new(), None);
         for (name, (uuid, place)) in &mut self.known {
             let live = match store::Header::read(data.media.as_ref(), &data.stream(name)) {
+                // A worker that is started again makes the stream of its tasks again.
+                Ok(header) if header.uuid != *uuid && is_of_tasks(name) => {
+                    (*uuid, *place) = (header.uuid, None);
+                    self.remade.remove(name);
+                    continue;
+                }
                 Ok(header) if header.uuid != *uuid => {
                     return Err(gone(data, name, "another stream has replaced it"));
                 }
@@ -67,6 +80,7 @@ impl FileWatch {
                         filed.push(name.clone());
                         continue;
                     }
+                    Ok(false) if is_of_tasks(name) && self.remade.insert(name.clone()) => continue,
                     Ok(false) => return Err(gone(data, name, format!("{} was removed", folder.display()))),
                     Err(fault) => {
                         trouble.get_or_insert(fault);
@@ -79,7 +93,10 @@ impl FileWatch {
                 }
             };
             match place {
-                Some(place) if place.is_there(data.media.as_ref()) => continue,
+                Some(place) if place.is_there(data.media.as_ref()) => {
+                    self.remade.remove(name);
+                }
+                Some(_) if is_of_tasks(name) && self.remade.insert(name.clone()) => {}
                 // A writer that ends takes its live place with it, and one that recovers may make it anew.
                 Some(place) if !place.is_given_up() => {
                     return Err(gone(data, name, format!("its shared memory {} was removed", live.display())));
@@ -130,6 +147,11 @@ fn is_ours(instrument: &Instrument, name: &str) -> bool {
         || name == "control"
         || instrument.stages.iter().any(|known| known.name().split('.').next() == Some(stage))
         || instrument.sinks.iter().any(|s| s.name == stage)
+}
+
+/// True for the stream of a worker's tasks.
+fn is_of_tasks(name: &str) -> bool {
+    name.ends_with(".tasks")
 }
 
 /// True for the book of a run that was removed because the run is in the file.

@@ -235,7 +235,7 @@ impl Hosts {
         let host = match request["command"].as_str()? {
             "begin" | "end" => self.part.layout.hosts.first(),
             "configure" if self.part.shared_worker(request).is_some() => self.part.layout.hosts.first(),
-            "configure" | "ask" => {
+            "configure" | "ask" | "worker" => {
                 let stage = named("stage").or_else(|| named("worker")).or_else(|| named("source"))?;
                 self.part.stages.get(stage)
             }

@@ -19,6 +19,7 @@ mod duties;
 mod file_watch;
 mod hosts;
 mod lead;
+mod manage;
 mod merges;
 mod missing;
 mod poller;
@@ -33,6 +34,7 @@ mod stalls;
 mod start;
 mod template;
 mod through;
+mod worker_loop;
 mod workers;
 
 pub(crate) use child::tempfile_in;
@@ -43,6 +45,7 @@ pub use template::template_check;
 pub use through::{Passing, pass};
 pub use workers::{Declared, check_code};
 
+use crate::edges::Registry;
 use crate::file::{Instrument, Stage, WorkerSection, is_hosts_sink};
 use crate::limits::LEAVE_RUNS;
 use asks::Asks;
@@ -74,6 +77,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// An instrument at work.
 pub struct Mover {
     instrument: Instrument,
+    /// Reads the instrument file once more.
+    registry: Registry,
     data: Data,
     keeper: RunKeeper,
     /// One thread for each of `instrument.stages`, in the same order.
@@ -83,6 +88,8 @@ pub struct Mover {
     /// A cut-over under way, with its command.
     underway: Option<(Command, Underway)>,
     asks: Asks,
+    /// Workers that end by command.
+    removing: BTreeSet<String>,
     book: Book,
     children: Children,
     file_watch: FileWatch,
@@ -166,6 +173,7 @@ impl Mover {
                 changed |= self.begin_command(command, now);
             }
             self.answer_commands(now);
+            self.take_removed();
             changed |= self.keep_hosts(now)?;
             let (has_adopted, fault) = self.adopt_runs(now);
             changed |= has_adopted;
@@ -199,6 +207,7 @@ impl Mover {
     fn end_runs(&mut self, ended: &mut bool, now: i64) -> Result<bool, Fault> {
         if !std::mem::replace(&mut self.ending, true) {
             self.leave_done_runs();
+            self.resume_paused();
         }
         if *ended {
             return Ok(false);
@@ -272,6 +281,7 @@ impl Mover {
         let stages = self.stages().filter_map(|(_, handle)| handle.trouble());
         let files = self.children.failed.iter().map(|f| f.fault.clone());
         let own = [self.keeper.trouble(), self.duties.fault.trouble(), self.file_watch.trouble()].into_iter().flatten();
+        let own = own.chain(self.paused_troubles());
         stages.chain(own).chain(self.children.troubles()).chain(files).chain(self.host_troubles()).collect()
     }
 

@@ -42,6 +42,10 @@ struct Shared {
     silent: Mutex<Option<Fault>>,
     /// There are orders: a receiver asks for each source after each step.
     has_orders: AtomicBool,
+    /// Of a worker: it is paused by command.
+    is_paused: AtomicBool,
+    /// Of a worker: it has ended by command.
+    is_removed: AtomicBool,
     orders: Mutex<VecDeque<Order>>,
     code: Mutex<Option<Value>>,
     status: Mutex<Option<Value>>,
@@ -62,6 +66,16 @@ pub(super) enum What {
     Change { parameters: serde_json::Map<String, Value>, slots: Option<u32> },
     /// A worker: other code, with all its parameters and so many slots.
     CutOver { code: Code, parameters: Value, slots: u32 },
+    /// A worker: to answer when its code is loaded, or cannot be.
+    Report,
+    /// A worker: to begin no message, or to go on.
+    Pause(bool),
+    /// A worker: to reset its statistics.
+    Reset,
+    /// A worker: to process once more what it has set aside.
+    Retry,
+    /// A worker: to end.
+    Remove,
 }
 
 fn of<T: Clone>(place: &Mutex<Option<T>>) -> Option<T> {
@@ -116,6 +130,26 @@ impl StageHandle {
         order
     }
 
+    /// Whether a worker is paused.
+    pub(super) fn is_paused(&self) -> bool {
+        self.0.is_paused.load(Ordering::Relaxed)
+    }
+
+    /// Sets it.
+    pub(super) fn set_paused(&self, is_paused: bool) {
+        self.0.is_paused.store(is_paused, Ordering::Relaxed);
+    }
+
+    /// Whether a worker has ended by command.
+    pub(super) fn is_removed(&self) -> bool {
+        self.0.is_removed.load(Ordering::Acquire)
+    }
+
+    /// Sets it.
+    pub(super) fn set_removed(&self) {
+        self.0.is_removed.store(true, Ordering::Release);
+    }
+
     /// Which code a worker runs now.
     pub(super) fn code(&self) -> Option<Value> {
         of(&self.0.code)
@@ -136,11 +170,15 @@ impl StageHandle {
         of(&self.0.status)
     }
 
-    /// What `status` answers about the stage: `{"kind", "status", "trouble", "blocked"}`, null where there is nothing.
+    /// What `status` answers about the stage: `{"kind", "status", "trouble", "blocked", "paused"}`, null where there is
+    /// nothing.
     pub(super) fn to_json(&self, kind: &str) -> Value {
         let trouble = of(&self.0.trouble).as_ref().map(Fault::to_json);
         let is_blocked = self.view().is_some_and(|view| view.is_blocked);
-        json!({"kind": kind, "status": of(&self.0.status), "trouble": trouble, "blocked": is_blocked})
+        let is_paused = self.is_paused();
+        json!({
+            "kind": kind, "status": of(&self.0.status), "trouble": trouble, "blocked": is_blocked, "paused": is_paused,
+        })
     }
 
     /// Publishes how far its stream is.

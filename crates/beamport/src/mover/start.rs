@@ -14,6 +14,7 @@ use super::receiver::Asked;
 use super::stage::StageHandle;
 use super::stalls::Stalls;
 use super::{AGAIN, Mover, merges, relays, sources, workers};
+use crate::edges::Registry;
 use crate::file::{HostPart, Instrument, SinkSection, Stage, Start};
 use flow::commits::{self, FinishedRuns};
 use flow::edge::Provenance;
@@ -63,7 +64,7 @@ fn prepare(folder: &Path, group: Option<u32>, signals: &AtomicUsize) -> Result<(
 impl Mover {
     /// Opens everything and starts the sources, whose plans are prepared. On a full device it tries again until there
     /// is room, or until `signals` says to end.
-    pub fn start(instrument: Instrument, signals: &AtomicUsize) -> Result<Self, Fault> {
+    pub fn start(instrument: Instrument, registry: &Registry, signals: &AtomicUsize) -> Result<Self, Fault> {
         let folder = instrument.data.value.clone();
         prepare(&folder, instrument.group, signals)?;
         // A writer that is missing or of another version is a permanent fault: it is reported at once.
@@ -83,6 +84,7 @@ impl Mover {
         let mut mover = Self {
             declared: !instrument.runs.is_empty(),
             instrument,
+            registry: registry.clone(),
             data,
             keeper,
             threads: Vec::new(),
@@ -90,6 +92,7 @@ impl Mover {
             control,
             underway: None,
             asks: Asks::default(),
+            removing: BTreeSet::new(),
             book,
             children: Children::default(),
             file_watch: FileWatch::default(),

@@ -1,4 +1,4 @@
-//! Threads that run workers, each with the processes of its slots.
+//! The processes of the slots of workers, and what their code declares.
 //!
 //! A slot is `python -m beamport._slot JSON`, or `beamport slot JSON` for a ready-made worker without code of the user.
 //! Its job is a [`SlotJob`]. It opens the streams itself, dies with the mover, and takes no part in Ctrl-C. One that ends
@@ -6,13 +6,13 @@
 //! message for longer than `time_max` is killed.
 
 use super::code::{self, Copies};
-use super::cutover::CutOver;
-use super::stage::{self, NAP, StageHandle, StageThread, What, ns};
+use super::stage::{self, NAP, StageHandle, StageThread, ns};
+use super::worker_loop::{self, changed_parameters};
 use crate::code::{Loading, ended, python};
 use crate::file::{Code, Order, WorkerSection, file_of};
 use crate::limits;
 use flow::job::SlotCode;
-use flow::{CodeTraits, Data, Fault, LoadJob, Overdue, SlotEnd, SlotJob, UpstreamState, Work, WorkOptions};
+use flow::{CodeTraits, Data, Fault, LoadJob, Overdue, SlotEnd, SlotJob, Work, WorkOptions};
 use serde::Serialize;
 use serde_json::{Value, json};
 use settings::units::duration_text;
@@ -21,17 +21,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 /// First pause before a slot is started again that has answered nothing.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Longest such pause.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// How long slots may take to end what they have when the instrument ends.
-const FAREWELL: Duration = Duration::from_secs(5);
-/// How long code may take to be loaded: libraries are large.
-const LOAD: Duration = Duration::from_secs(120);
 /// Pause between two looks at whether its files were edited.
 const CODE_PAUSE: Duration = Duration::from_millis(500);
 /// The module of the package that runs code of the user in a slot.
@@ -76,128 +72,8 @@ pub(super) fn start(
         if !stage::wait_for(&side_inputs, &flag) {
             return Ok(());
         }
-        run(&data, (&section, &options), &mut copies, &inputs, &flag, handle)
+        worker_loop::run(&data, (&section, &options), &mut copies, &inputs, &flag, handle)
     })
-}
-
-fn run(
-    data: &Data,
-    (section, options): (&WorkerSection, &WorkOptions),
-    copies: &mut Copies,
-    inputs: &[StageHandle],
-    stop: &Arc<AtomicBool>,
-    handle: &StageHandle,
-) -> Result<(), Fault> {
-    if !stage::wait_for(inputs, stop) {
-        return Ok(());
-    }
-    let mut work = Work::open(data, &section.name, &section.inputs.value, options)?;
-    let mut slots = Slots::new(data, section.clone(), options, copies);
-    slots.begin(&mut work)?;
-    handle.runs(slots.running_code());
-    handle.publish_view(work.view());
-    let mut until = None;
-    let mut promised = Vec::new();
-    let mut cutting: Option<CutOver> = None;
-    let mut asking: Option<Asking> = None;
-    let mut declaring = (options.code_traits.batch == 0).then(|| slots.ask_code(stop));
-    loop {
-        while cutting.is_none()
-            && asking.is_none()
-            && let Some(order) = handle.next_order()
-        {
-            match order.what {
-                // The mover asks sources alone.
-                What::Ask(_) => {}
-                What::Change { parameters, slots: count } => {
-                    let said = slots.ask(&work, &parameters, stop);
-                    asking = Some(Asking { parameters, count, answer: order.answer, said });
-                }
-                What::CutOver { code, parameters, slots: count } => {
-                    work.hold(true);
-                    let time_max = slots.section.time_max.value;
-                    cutting = Some(CutOver::new((code, parameters, count), time_max, order.answer));
-                }
-            }
-        }
-        if let Some(said) = asking.as_ref().and_then(|asking| asking.said.try_recv().ok())
-            && let Some(asked) = asking.take()
-        {
-            match said.and_then(|()| slots.change(&mut work, &asked.parameters, asked.count)) {
-                Ok(answer) => promised.push((work.change(), asked.answer, answer)),
-                Err(fault) => drop(asked.answer.send(Err(fault))),
-            }
-            declaring = Some(slots.ask_code(stop));
-        }
-        if let Some(said) = declaring.as_ref().and_then(|declaring| declaring.try_recv().ok()) {
-            slots.learn(&mut work, said)?;
-            declaring = None;
-        }
-        // An answer must hold after a restart too: it waits until the change is safe.
-        promised.retain(|(block, answer, value)| {
-            let is_safe = work.is_safe(*block);
-            if is_safe {
-                let _ = answer.send(Ok(value.clone()));
-            }
-            !is_safe
-        });
-        // Read before the streams: a message that an input has reported is in its stream by then.
-        let heard = |input: &StageHandle| input.view().as_ref().map_or(UpstreamState::NOTHING, UpstreamState::from);
-        let views: Vec<UpstreamState> = inputs.iter().map(heard).collect();
-        let did = work.step(data.media.now(), &views)?;
-        handle.publish_view(work.view());
-        if stop.load(Ordering::Relaxed) && until.is_none() {
-            until = Some(Instant::now() + FAREWELL);
-            (0..work.slots()).try_for_each(|slot| work.stop(slot))?;
-        }
-        let is_done = match &mut cutting {
-            Some(cutting) => cutting.step(&mut work, &mut slots, until.is_some())?,
-            None => false,
-        };
-        if is_done {
-            cutting = None;
-            declaring = Some(slots.ask_code(stop));
-            handle.runs(slots.running_code());
-        }
-        let starts = until.is_none() && cutting.as_ref().is_none_or(|cutting| cutting.starts(&slots));
-        let left = slots.supervise(&mut work, starts)?;
-        let trouble = slots.trouble().or_else(|| work.trouble());
-        let is_silent = slots.fail() && work.states().iter().all(|state| state.messages == 0);
-        handle.set_silent(trouble.clone().filter(|_| is_silent));
-        handle.set_fault(trouble);
-        if until.is_some_and(|until| left == 0 || Instant::now() > until) {
-            // The last answers are published and committed.
-            while work.step(data.media.now(), &views)? {}
-            handle.publish_view(work.view());
-            handle.publish_status(work.last_statistics()?);
-            return Ok(());
-        }
-        if !did {
-            work.wait(NAP)?;
-        }
-    }
-}
-
-/// A change that waits for what the code says to it.
-struct Asking {
-    parameters: serde_json::Map<String, Value>,
-    count: Option<u32>,
-    answer: Sender<Result<Value, Fault>>,
-    said: Receiver<Result<(), Fault>>,
-}
-
-/// The parameters of a worker with a change: `null` takes one away.
-fn changed_parameters(work: &Work, changed: &serde_json::Map<String, Value>) -> Value {
-    let mut parameters: Value = serde_json::from_str(work.parameters()).unwrap_or_default();
-    if let Some(known) = parameters.as_object_mut() {
-        for (name, value) in changed {
-            match value {
-                Value::Null => drop(known.remove(name)),
-                value => drop(known.insert(name.clone(), value.clone())),
-            }
-        }
-    }
-    parameters
 }
 
 /// One slot's process, or the pause before the next.
@@ -244,7 +120,12 @@ pub(super) struct Slots<'a> {
 }
 
 impl<'a> Slots<'a> {
-    fn new(data: &'a Data, section: WorkerSection, options: &'a WorkOptions, copies: &'a mut Copies) -> Self {
+    pub(super) fn new(
+        data: &'a Data,
+        section: WorkerSection,
+        options: &'a WorkOptions,
+        copies: &'a mut Copies,
+    ) -> Self {
         let parameters = section.parameters.0.clone();
         let now = Instant::now();
         let (running, looked, compared) = (Vec::new(), now - NAP, now);
@@ -252,7 +133,7 @@ impl<'a> Slots<'a> {
     }
 
     /// Takes code and parameters of now, and copies the files of that code: all slots load the copy.
-    fn begin(&mut self, work: &mut Work) -> Result<(), Fault> {
+    pub(super) fn begin(&mut self, work: &mut Work) -> Result<(), Fault> {
         self.take(work)?;
         self.section.copied = self.copies.of(&self.data.folder, &self.section)?;
         work.set_code(&self.section.code().to_json().to_string());
@@ -260,7 +141,7 @@ impl<'a> Slots<'a> {
     }
 
     /// The code of now, with the files among its parameters.
-    fn running_code(&self) -> Value {
+    pub(super) fn running_code(&self) -> Value {
         let mut code = self.section.code().to_json();
         let parameters = self.parameters.as_object().into_iter().flatten();
         let files: serde_json::Map<String, Value> = parameters
@@ -328,7 +209,7 @@ impl<'a> Slots<'a> {
     }
 
     /// Why slots answer nothing.
-    fn trouble(&self) -> Option<Fault> {
+    pub(super) fn trouble(&self) -> Option<Fault> {
         self.refused.clone().or_else(|| self.running.iter().find_map(|running| running.trouble.clone()))
     }
 
@@ -339,7 +220,7 @@ impl<'a> Slots<'a> {
 
     /// Asks code of the user whether it accepts a change, in a thread: a slot that rejects it would end, and the next
     /// as well.
-    fn ask(
+    pub(super) fn ask(
         &self,
         work: &Work,
         changed: &serde_json::Map<String, Value>,
@@ -362,7 +243,7 @@ impl<'a> Slots<'a> {
     }
 
     /// Asks the code what it declares, in a thread.
-    fn ask_code(&self, stop: &Arc<AtomicBool>) -> Receiver<Result<Declared, Fault>> {
+    pub(super) fn ask_code(&self, stop: &Arc<AtomicBool>) -> Receiver<Result<Declared, Fault>> {
         let (tell, said) = channel();
         let (mut section, stop, data) = (self.section.clone(), stop.clone(), self.data.folder.clone());
         section.parameters.value.0 = self.parameters.clone();
@@ -373,7 +254,7 @@ impl<'a> Slots<'a> {
     }
 
     /// Passes on what the code declares. For code that cannot be loaded that is nothing: its slots say why.
-    fn learn(&mut self, work: &mut Work, said: Result<Declared, Fault>) -> Result<(), Fault> {
+    pub(super) fn learn(&mut self, work: &mut Work, said: Result<Declared, Fault>) -> Result<(), Fault> {
         let declared = said.unwrap_or_default();
         self.refused = misplaced(&self.section, work.slots(), &declared);
         self.alone = declared.alone;
@@ -384,7 +265,7 @@ impl<'a> Slots<'a> {
     }
 
     /// Changes parameters and the number of slots; the answer is how they are now.
-    fn change(
+    pub(super) fn change(
         &mut self,
         work: &mut Work,
         changed: &serde_json::Map<String, Value>,
@@ -410,11 +291,15 @@ impl<'a> Slots<'a> {
             self.running.iter_mut().for_each(|running| (running.again, running.pause) = (Instant::now(), PAUSE));
         }
         let code = self.section.code().to_json();
-        Ok(json!({"worker": self.section.name, "slots": slots, "parameters": parameters, "code": code}))
+        let mut now = json!({"worker": self.section.name, "slots": slots, "parameters": parameters, "code": code});
+        if work.is_paused() {
+            now["paused"] = true.into();
+        }
+        Ok(now)
     }
 
     /// Reaps, kills what is overdue, and starts what is due. How many are there.
-    fn supervise(&mut self, work: &mut Work, starts: bool) -> Result<usize, Fault> {
+    pub(super) fn supervise(&mut self, work: &mut Work, starts: bool) -> Result<usize, Fault> {
         if self.looked.elapsed() < Duration::from_millis(2) {
             return Ok(self.running.iter().filter(|r| r.child.is_some()).count());
         }
@@ -486,6 +371,28 @@ impl<'a> Slots<'a> {
         Ok(())
     }
 
+    /// The inputs, by their numbers in tasks.
+    fn inputs(&self) -> Vec<String> {
+        let retried = self.options.retries.then(|| flow::retry_of(&self.section.name));
+        self.section.inputs.value.iter().cloned().chain(retried).collect()
+    }
+
+    /// Why messages cannot be retried out of their order, if they cannot.
+    pub(super) fn keeps_order(&self, traits: CodeTraits) -> Option<Fault> {
+        let section = &self.section;
+        let why = match (&self.alone, traits) {
+            (Some(why), _) => why.as_str(),
+            (None, CodeTraits { follows_runs: true, .. }) => "its code follows runs, which are in order",
+            (None, CodeTraits { saves_state: true, .. }) => "its code keeps state from one message to the next",
+            (None, CodeTraits { takes_members: true, .. }) => "its code is given the messages of groups",
+            _ if section.hosts.is_some() => "it runs on several hosts",
+            _ if section.shadow.is_some() => "it is a shadow",
+            _ => return None,
+        };
+        let what = format!("worker `{}` cannot retry messages", section.name);
+        Some(Fault::new(what, why).hint("`beamport replay RUN --through` processes a run in order"))
+    }
+
     /// The job of a slot, whose first task is `from`.
     fn job(&self, number: u32, from: u64) -> SlotJob {
         SlotJob {
@@ -494,7 +401,7 @@ impl<'a> Slots<'a> {
             stage: self.section.name.clone(),
             maker: self.section.maker.clone(),
             number,
-            inputs: self.section.inputs.value.clone(),
+            inputs: self.inputs(),
             level: self.options.output.level,
             live_bytes: self.options.slot_live_bytes,
             from,
@@ -650,7 +557,7 @@ pub(super) fn declared(
         let is_pure = plan.is_some_and(|plan| plan.needs().alone.is_none());
         return Ok(Declared { traits, is_pure, alone: None });
     }
-    declared_of(section, &load((data, section), changes, (LOAD, ends))?)
+    declared_of(section, &load((data, section), changes, (limits::CODE_LOAD, ends))?)
 }
 
 /// The declaration of Python code, from its answer.

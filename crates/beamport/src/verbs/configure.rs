@@ -105,7 +105,8 @@ fn text(answer: &Value) -> String {
     let parameters: Vec<String> =
         answer["parameters"].as_object().into_iter().flatten().map(|(name, value)| format!("{name}={value}")).collect();
     let with = if parameters.is_empty() { "no parameters".to_owned() } else { parameters.join(" ") };
-    format!("worker `{}` has {slots}: {with}", answer["worker"].as_str().unwrap_or_default())
+    let paused = if answer["paused"] == true { ", paused" } else { "" };
+    format!("worker `{}` has {slots}{paused}: {with}", answer["worker"].as_str().unwrap_or_default())
 }
 
 #[cfg(test)]

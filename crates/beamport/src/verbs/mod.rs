@@ -33,6 +33,7 @@ pub mod top;
 pub mod verify;
 mod verify_file;
 pub mod web;
+pub mod worker;
 pub mod write;
 
 use crate::arguments::DataFolder;

@@ -114,7 +114,7 @@ fn history_that_a_stream_could_not_keep_was_lost_before_its_run_began() {
     let lab = Lab::new();
     let instrument = lab.instrument();
     let data = Data::on_disk(&instrument.data.value);
-    let started = Started::new(instrument, Some(OnTerm::EndRuns)).unwrap();
+    let started = Started::new(instrument, &Registry::builtin(), Some(OnTerm::EndRuns)).unwrap();
     let until = Instant::now() + GUARD;
     // Positions are held: a source stops when the live place is full.
     let bounds = |name: &str| data.reader_early(name).unwrap().bounds();

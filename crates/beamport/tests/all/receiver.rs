@@ -226,7 +226,8 @@ fn a_source_that_fails_panics_stalls_or_has_no_room_takes_nothing_from_those_tha
     let folder = instrument.data.value.clone();
     let data = Data::on_disk(&folder);
     let mover = std::thread::spawn(move || {
-        Started::new(instrument, Some(OnTerm::EndRuns)).and_then(|started| started.to_report(true))
+        Started::new(instrument, &Registry::builtin(), Some(OnTerm::EndRuns))
+            .and_then(|started| started.to_report(true))
     });
 
     // A reader that keeps all of `full`.

@@ -24,6 +24,8 @@ pub(crate) struct Unhandled<'a> {
     pub(crate) uuid: [u8; 16],
     pub(crate) epoch: u32,
     pub(crate) sequence: u64,
+    /// Name of its origin.
+    pub(crate) origin: &'a str,
 }
 
 /// A message for `STAGE.aside`.
@@ -38,9 +40,10 @@ pub(crate) struct Row {
 impl Unhandled<'_> {
     /// Encodes it as `bpas`: `kind` is its schema, `time` its source time.
     pub(crate) fn encode(&self, out: &mut Vec<u8>, kind: &str, time: i64, payload: &[u8]) -> Result<(), Fault> {
-        let &Self { stage, reason, text, stream, uuid, epoch, sequence } = self;
+        let &Self { stage, reason, text, stream, uuid, epoch, sequence, origin } = self;
         let payload = payload.into();
-        let aside = wire::bpas::Aside { stage, reason, text, stream, uuid, epoch, sequence, kind, time, payload };
+        let aside =
+            wire::bpas::Aside { stage, reason, text, stream, uuid, epoch, sequence, kind, time, payload, origin };
         wire::bpas::write(out, &aside).map_err(|e| Fault::new("a message cannot be set aside", e))
     }
 
@@ -52,8 +55,9 @@ impl Unhandled<'_> {
         };
         let kind = entry.map(|entry: Entry| entry.schema.as_text()).unwrap_or_default();
         let (time, number) = entry.map_or((now, 0), |entry| (entry.source_time, entry.origin_seq));
+        let origin = entry.map(|entry| input.origin(entry.origin).to_owned()).unwrap_or_default();
         let mut bytes = Vec::new();
-        self.encode(&mut bytes, &kind, time, &payload)?;
+        Unhandled { origin: &origin, ..*self }.encode(&mut bytes, &kind, time, &payload)?;
         Ok(Row { bytes, time, number })
     }
 }

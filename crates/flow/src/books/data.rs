@@ -135,6 +135,11 @@ pub fn aside_of(stage: &str) -> String {
     format!("{stage}.aside")
 }
 
+/// The stream of messages aside that a worker retries.
+pub fn retry_of(stage: &str) -> String {
+    format!("{stage}.retry")
+}
+
 /// The stream of tasks of a worker.
 pub fn tasks_of(stage: &str) -> String {
     format!("{stage}.tasks")

@@ -32,6 +32,11 @@ pub trait Worker {
         Ok(())
     }
 
+    /// Resets its statistics, and what else it counts for people, between two tasks.
+    fn reset(&mut self) -> Result<(), Fault> {
+        Ok(())
+    }
+
     /// Its own statistics, asked for once a second: a JSON object of numbers, empty for none.
     fn statistics(&mut self) -> String {
         String::new()

@@ -201,7 +201,7 @@ impl Outlet for StreamOutlet<'_> {
 
     fn aside(&mut self, reason: &str, text: &str, time: i64, bytes: &[u8]) {
         let (uuid, epoch, sequence) = Default::default();
-        let unhandled = Unhandled { stage: self.name, reason, text, stream: "", uuid, epoch, sequence };
+        let unhandled = Unhandled { stage: self.name, reason, text, stream: "", uuid, epoch, sequence, origin: "" };
         let mut row = Row { bytes: Vec::new(), time, number: 0 };
         let is_full = self.strays.len() >= self.strays_max;
         if !is_full && unhandled.encode(&mut row.bytes, "", time, bytes).is_ok() {

@@ -17,7 +17,7 @@ mod task;
 
 pub use outputs::Outputs;
 pub(crate) use outputs::cut;
-pub(crate) use task::{COPY, FILTERED, LOST, MORE, SAME, STATE, STOP, TIME, WAITS};
+pub(crate) use task::{COPY, FILTERED, LOST, MORE, RESET, SAME, STATE, STOP, TIME, WAITS};
 
 use crate::data::{Data, slot_stream, stream_fault, tasks_of};
 use crate::limits::{SLOTS_MAX, STATISTICS_PAUSE};
@@ -165,6 +165,14 @@ impl Slot {
                     worker.configure(&task.arguments)?;
                     self.parameters = Some(task.arguments);
                 }
+                self.task = None;
+                self.tasks.commit(task.number + 1);
+                return Ok(Stepped::Worked);
+            }
+            RESET => {
+                worker.reset()?;
+                // Of a code that is at rest the next answer may be far away.
+                self.asked = None;
                 self.task = None;
                 self.tasks.commit(task.number + 1);
                 return Ok(Stepped::Worked);

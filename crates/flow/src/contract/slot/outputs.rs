@@ -352,6 +352,7 @@ impl Outputs<'_> {
             uuid: self.task.uuid,
             epoch: self.task.epoch,
             sequence: message.sequence,
+            origin: self.names.get(entry.origin as usize).map_or("", String::as_str),
         };
         let mut bytes = std::mem::take(self.bytes);
         let written = unhandled.encode(&mut bytes, &kind, entry.source_time, message.payload);

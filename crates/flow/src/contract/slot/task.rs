@@ -6,6 +6,8 @@ use store::Message;
 pub(crate) const MORE: &str = "more";
 /// Command of a task: the slot is to end. Its answer has the last statistics.
 pub(crate) const STOP: &str = "stop";
+/// Command of a task: the code resets its statistics.
+pub(crate) const RESET: &str = "reset";
 /// In its position in the tasks: it waits for room.
 pub(crate) const WAITS: u64 = 1 << 63;
 /// In the place of how many messages were made of one: it was filtered.

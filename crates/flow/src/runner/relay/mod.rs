@@ -383,6 +383,7 @@ impl Relay {
             uuid: account.uuid,
             epoch,
             sequence,
+            origin: "",
         };
         let row = unhandled.read(reader, now)?;
         match aside::append(&mut self.aside, &self.data, &self.name, like, &row) {

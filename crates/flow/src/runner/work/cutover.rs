@@ -96,6 +96,21 @@ impl Work {
         self.holds = holds;
     }
 
+    /// While it is paused it cuts no block; messages that a slot has are done to their end.
+    pub fn pause(&mut self, is_paused: bool) {
+        self.is_paused = is_paused;
+    }
+
+    /// Whether it is paused.
+    pub fn is_paused(&self) -> bool {
+        self.is_paused
+    }
+
+    /// True while no block is cut.
+    pub(super) fn rests(&self) -> bool {
+        self.holds || self.is_paused
+    }
+
     /// Nothing is under way: all that was cut is shown and committed.
     pub fn is_quiet(&self) -> bool {
         let is_done = |source: &Source| source.ahead.is_empty() && source.cut <= source.account.next;

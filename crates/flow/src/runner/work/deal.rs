@@ -40,7 +40,7 @@ impl Work {
         while input < self.sources.len() && self.pieces.len() < most {
             // Before a cut-over, and before code sees that a run has ended, only what lies between messages that are
             // shown.
-            let waits = self.holds
+            let waits = self.rests()
                 || self.options.code_traits.follows_runs && self.sources[input].run_due(&self.edges).is_some();
             if waits && !self.sources[input].has_ahead() {
                 input += 1;
@@ -67,7 +67,7 @@ impl Work {
     /// Nothing is cut until that is committed too, so that a runner that starts finds the outputs behind the last
     /// commit, or none.
     fn pass_time(&mut self) -> Result<bool, Fault> {
-        let is_free = self.pieces.is_empty() && self.pending.is_empty() && !self.holds && self.has_room();
+        let is_free = self.pieces.is_empty() && self.pending.is_empty() && !self.rests() && self.has_room();
         let mut due = self.sources.iter().enumerate().filter(|_| is_free);
         let follows = self.options.code_traits.follows_runs;
         let edges = &self.edges;

@@ -17,6 +17,7 @@ mod members;
 mod output;
 mod piece;
 mod resume;
+mod retry;
 mod slot_entry;
 mod slots;
 mod source;
@@ -27,6 +28,7 @@ pub use self::cutover::{Boundary, WorkerNow};
 use self::loose::Loose;
 use self::members::Members;
 use self::piece::{Part, Piece, Row, Todo};
+use self::retry::Retry;
 use self::slot_entry::SlotEntry;
 use self::source::Source;
 use self::statistics::Statistics;
@@ -35,7 +37,7 @@ use crate::aside;
 use crate::book::{Book, Keeps, newest_commit};
 use crate::commits::commits_of;
 use crate::cuts::Cuts;
-use crate::data::{Data, stream_fault, tasks_of, unwritten};
+use crate::data::{Data, retry_of, stream_fault, tasks_of, unwritten};
 use crate::limits::{BOOK_HISTORY_BYTES, SLOTS_MAX, WRITER_LOOK};
 use crate::merge::UpstreamState;
 use crate::records::{Commit, Gap, Input};
@@ -128,6 +130,8 @@ pub struct WorkOptions {
     /// The input has blocks of another host, each of which begins with [`store::flags::BLOCK`]: one commit ends with
     /// each of them, and the stream of messages aside is there from the start.
     pub by_blocks: bool,
+    /// `W.retry` is its last input ([`Work::retry`]).
+    pub retries: bool,
 }
 
 impl WorkOptions {
@@ -149,6 +153,7 @@ impl WorkOptions {
             shadow: None,
             blames: true,
             by_blocks: false,
+            retries: false,
         }
     }
 
@@ -264,6 +269,10 @@ pub struct Work {
     cut_at: i64,
     /// No block is cut.
     holds: bool,
+    /// The same, by the wish of the user.
+    is_paused: bool,
+    /// None where it retries nothing.
+    retry: Option<Retry>,
     /// Where batches are cut short.
     edges: RunEdges,
     /// Time has passed for an input, and the commit of it is not safe: until then no block is cut.
@@ -290,8 +299,10 @@ impl Work {
         let since = if state["asked"] == asked { state["since"].clone() } else { Value::Null };
         let beside = cutover::beside(data, options.shadow.as_deref())?;
         let tasks = fresh_tasks(data, stage)?;
+        let retry = options.retries.then(|| Retry::open(data, stage, &options.output, &state)).transpose()?;
+        let retried = options.retries.then(|| retry_of(stage));
         let mut sources = Vec::new();
-        for name in inputs {
+        for name in inputs.iter().chain(&retried) {
             let known = (last.as_ref().map_or(&[][..], |commit| &commit.inputs), beside.as_ref());
             sources.push(Source::open(data, stage, name, known, &state, &mut output)?);
         }
@@ -346,6 +357,8 @@ impl Work {
             members: None,
             cut_at: 0,
             holds: false,
+            is_paused: false,
+            retry,
             edges: RunEdges::new(data),
             passes_time: false,
             output,
@@ -374,10 +387,11 @@ impl Work {
             self.repeat_commands()?;
         }
         self.look_who_came();
-        for (source, view) in self.sources.iter_mut().zip(inputs) {
+        let of_retry = self.retry.as_ref().map(|_| Self::retry_state(now, inputs));
+        for (source, view) in self.sources.iter_mut().zip(inputs.iter().chain(&of_retry)) {
             source.refresh(view, looks)?;
         }
-        let mut did = false;
+        let mut did = self.copy_retried()?;
         for slot in 0..self.places.len() {
             did |= self.collect(slot)?;
         }
@@ -411,6 +425,11 @@ impl Work {
         };
         self.options.code_traits = CodeTraits { batch: declared.batch.max(1), ..declared };
         Ok(())
+    }
+
+    /// Properties of the code.
+    pub fn code_traits(&self) -> CodeTraits {
+        self.options.code_traits
     }
 
     /// The words that the code of a worker with one slot and one input keeps behind all answered messages, for the next
@@ -497,7 +516,7 @@ impl Work {
     pub fn wait(&mut self, timeout: Duration) -> Result<(), Fault> {
         /// Between two looks where two sides may have something.
         const BOTH: Duration = Duration::from_micros(500);
-        let has_room = self.has_room() && !self.holds;
+        let has_room = self.has_room() && !self.rests();
         let busy = self.places.iter().position(|p| !p.tasks.is_empty());
         let waits = busy.is_some() && self.output.is_pressed();
         let both = busy.is_some() && has_room || waits || !self.pending.is_empty() || self.sources.len() > 1;

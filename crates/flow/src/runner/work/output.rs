@@ -8,6 +8,7 @@
 
 use super::cutover::SLOW;
 use super::piece::{Apart, Lies, Part, Piece, Row};
+use super::retry::Retry;
 use super::slot_entry::SlotEntry;
 use super::source::Source;
 use super::{ENTRIES, Pending, Work, asked};
@@ -304,6 +305,7 @@ impl Work {
                     uuid: source.account.uuid,
                     epoch: piece.epoch,
                     sequence,
+                    origin: "",
                 };
                 (unhandled.read(&mut source.reader, now)?, reason)
             }
@@ -394,6 +396,7 @@ impl Work {
             "now": super::asked_of(&self.options),
             "since": self.since,
             "shadow": self.options.shadow,
+            "retry": self.retry.as_ref().map(Retry::state),
         });
         let output_first = self.committed_output;
         self.committed_output = output_next;

@@ -12,6 +12,7 @@ use super::Work;
 use crate::Fault;
 use crate::data::{Data, stream_fault};
 use crate::limits::{SLOTS_MAX, STATISTICS_PAUSE};
+use crate::slot::RESET;
 use crate::statistics::{Statistics as Stream, statistics_of};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -32,9 +33,9 @@ const MOMENT: u64 = SLOTS_MAX as u64 * NUMBERS_MAX as u64 + 64;
 pub struct WorkerState {
     /// ns since 1970 UTC.
     pub time: i64,
-    /// `slots` that there should be; of these `living`, `starting` and `away` (dead, before the next start); `restarts`
-    /// since the mover started; `messages`, `aside`, `filtered`, `slow` (what a shadow was too slow for) and `lost` since
-    /// ever.
+    /// `slots` that there should be; of these `living`, `starting` and `away` (dead, before the next start); `paused`,
+    /// 1 while it is; `restarts` since the mover started; `messages`, `aside`, `filtered`, `slow` (what a shadow was too
+    /// slow for) and `lost` since ever. [`Work::reset_statistics`] sets the counts to zero.
     pub numbers: BTreeMap<String, Value>,
     /// Statistics that the code of each slot reports.
     pub slots: BTreeMap<u32, BTreeMap<String, Value>>,
@@ -94,6 +95,8 @@ pub(super) struct Statistics {
     /// When they were last published, ns of `Media::clock`.
     at: Option<i64>,
     said: Vec<(Option<usize>, String, Scalar)>,
+    /// Numbers of the worker at the last reset, by name.
+    reset: BTreeMap<&'static str, u64>,
 }
 
 impl Work {
@@ -115,6 +118,15 @@ impl Work {
             (self.statistics.said, self.statistics.at) = (numbers, Some(clock));
         }
         Ok(())
+    }
+
+    /// Counts messages and restarts from now on, and has the code of its slots reset what it counts. The account of
+    /// messages is not touched.
+    pub fn reset_statistics(&mut self) -> Result<(), Fault> {
+        self.statistics.reset = self.counts().into_iter().collect();
+        // Code at rest reports nothing before its next message.
+        self.places.iter_mut().for_each(|place| place.state.statistics.clear());
+        (0..self.options.slots).try_for_each(|slot| self.send(slot, RESET, "").map(drop))
     }
 
     /// Publishes the last statistics of slots that have ended, and returns what the code of each counted: a JSON object
@@ -139,6 +151,28 @@ impl Work {
             place.ready && self.at(*slot as u32).is_some_and(|at| at > place.from)
         };
         let living = (0..slots.min(self.places.len())).filter(is_living).count();
+        let mut counts = self.counts();
+        for (name, count) in &mut counts {
+            *count = count.saturating_sub(self.statistics.reset.get(name).copied().unwrap_or(0));
+        }
+        let slots_now = [
+            ("slots", slots as u64),
+            ("living", living as u64),
+            ("starting", (ready - living) as u64),
+            ("away", (slots - ready) as u64),
+            ("paused", u64::from(self.is_paused)),
+        ];
+        let loose = counts.iter().any(|(name, count)| *name == "loose" && *count == 0);
+        let own = slots_now.into_iter().chain(counts).filter(|(name, _)| !loose || *name != "loose");
+        let own = own.map(|(name, value)| (None, name.to_owned(), Scalar::Int64(value as i64)));
+        let said = self.places.iter().take(slots).enumerate().flat_map(|(slot, place)| {
+            said_by(&place.state.statistics).into_iter().map(move |(name, value)| (Some(slot), name, value))
+        });
+        own.chain(said).collect()
+    }
+
+    /// Its counts: `restarts` and `loose` since it was opened, messages since ever.
+    fn counts(&self) -> [(&'static str, u64); 7] {
         let account = |name: &str| -> u64 {
             let of = |counts: &BTreeMap<String, u64>| -> u64 {
                 counts.iter().filter(|(k, _)| k.split('.').next() == Some(name)).map(|(_, v)| v).sum()
@@ -149,25 +183,15 @@ impl Work {
         let slow: u64 = self.accounts().map(|input| input.count("skipped.slow")).sum();
         let filtered = skipped.saturating_sub(slow);
         let done: u64 = self.accounts().map(|input| input.done).sum();
-        let all = [
-            ("slots", slots as u64),
-            ("living", living as u64),
-            ("starting", (ready - living) as u64),
-            ("away", (slots - ready) as u64),
+        [
             ("restarts", self.places.iter().map(|p| p.state.deaths).sum()),
             ("messages", done + aside + skipped + lost),
             ("aside", aside),
             ("filtered", filtered),
             ("slow", slow),
             ("lost", lost),
-        ];
-        let own = all.into_iter().map(|(name, value)| (None, name.to_owned(), Scalar::Int64(value as i64)));
-        let said = self.places.iter().take(slots).enumerate().flat_map(|(slot, place)| {
-            said_by(&place.state.statistics).into_iter().map(move |(name, value)| (Some(slot), name, value))
-        });
-        let shown = self.loose.shown;
-        let loose = (shown > 0).then(|| (None, "loose".to_owned(), Scalar::Int64(shown as i64)));
-        own.chain(loose).chain(said).collect()
+            ("loose", self.loose.shown),
+        ]
     }
 }
 
