@@ -1,4 +1,4 @@
-"""What to write instead, behind the traceback of a usual mistake with messages and batches."""
+"""Hints behind the traceback of a usual mistake with messages and batches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _READ_ONLY = ("assignment destination is read-only", "output array is read-only"
 
 
 def formatted(kind: type[BaseException], raised: BaseException, frames: TracebackType | None) -> list[str]:
-    """Format an exception of user code, with what to write instead where that is known."""
+    """Format an exception of user code, with a hint for a usual mistake."""
     advice = _advice(raised)
     lines = traceback.format_exception(kind, raised, frames)
     return [*lines, f"hint:  {advice}\n"] if advice else lines

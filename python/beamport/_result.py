@@ -403,7 +403,7 @@ _INSTEAD = {
     "O": "its elements are not all numbers, or its rows differ in length: give one array for each",
 }
 
-# What to write for objects of libraries, by the name of their package.
+# Answers for objects of libraries, by the name of their package.
 _LIBRARIES = {
     "cupy": "it is in memory of the GPU: give `cupy.asnumpy(value)`",
     "jax": "give `numpy.asarray(value)`",

@@ -348,7 +348,7 @@ fn stopped(kept: &mut Option<PyErr>, stage: &str, raised: PyErr) -> Stop {
     fault.into()
 }
 
-/// The traceback as Python prints it, with what to write instead where that is known.
+/// The traceback as Python prints it, with a hint for a usual mistake.
 fn traceback(py: Python<'_>, raised: &PyErr) -> String {
     let lines = py
         .import("beamport._advice")
