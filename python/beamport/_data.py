@@ -279,6 +279,8 @@ def open(folder: str | os.PathLike[str]) -> Data:
     if not is_there:
         cause = "it is a file" if path.exists() else "no such folder"
         hint = "name the folder that holds the streams; `beamport demo` makes `beamport-data/demo`"
+        if path.suffix == ".toml" and path.exists():
+            hint = f'name its data folder, `data` in that file; `beamport.run("{path}")` starts the instrument'
         raise Error(f"cannot open `{path}`", cause, hint)
     if os.access(path, os.X_OK) and (path / "stream").is_file():
         hint = f'open its parent and take it by name: `beamport.open("{path.parent}")["{path.name}"]`'

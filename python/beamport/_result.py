@@ -6,8 +6,11 @@ what to write instead.
 
 from __future__ import annotations
 
+import datetime
+import inspect
 import json
 import operator
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -400,6 +403,18 @@ _INSTEAD = {
     "O": "its elements are not all numbers, or its rows differ in length: give one array for each",
 }
 
+# Answers for objects of libraries, by the name of their package.
+_LIBRARIES = {
+    "cupy": "it is in memory of the GPU: give `cupy.asnumpy(value)`",
+    "jax": "give `numpy.asarray(value)`",
+    "jaxlib": "give `numpy.asarray(value)`",
+    "pandas": "give its columns as a dict: `{name: table[name].to_numpy() for name in table}`",
+    "polars": "give its columns as a dict: `{name: table[name].to_numpy() for name in table.columns}`",
+    "scipp": "give `beamport.result(value.values, unit=str(value.unit), axes=list(value.dims))`",
+    "torch": "give `value.detach().cpu().numpy()`",
+    "xarray": "give `beamport.result(value.values, axes=list(value.dims))`",
+}
+
 
 def _refused(value: Any) -> TypeError:
     """The exception of a value that no message holds, with what to write instead."""
@@ -407,6 +422,18 @@ def _refused(value: Any) -> TypeError:
         instead = "for an array of bytes give `np.frombuffer(value, np.uint8)`, for text `value.decode()`"
     elif isinstance(value, set | frozenset):
         instead = "a set has no order: give a list, `sorted(value)`"
+    elif inspect.iscoroutine(value) or inspect.isasyncgen(value):
+        instead = "a worker is called without an event loop: write `def` in place of `async def`"
+    elif type(value).__module__.partition(".")[0] in _LIBRARIES:
+        instead = _LIBRARIES[type(value).__module__.partition(".")[0]]
+    elif isinstance(value, datetime.date):
+        instead = "give a text, `value.isoformat()`, or seconds, `value.timestamp()`"
+    elif isinstance(value, os.PathLike):
+        instead = "give a text, `str(value)`"
+    elif isinstance(value, BaseException):
+        instead = "an exception is raised, not returned: `raise ValueError(...)`"
+    elif isinstance(value, int):
+        instead = "it has more than 64 bits: give `float(value)` or `str(value)`"
     elif callable(value):
         instead = "it was not called: write `()` behind it"
     else:

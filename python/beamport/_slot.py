@@ -20,7 +20,7 @@ from typing import Any
 from ._code import Copied
 from ._context import slot
 from ._core import _Slot
-from ._worker import Code, _fits, declared, found_by, statistics, taken_by, with_files
+from ._worker import Code, _fits, check_callable, declared, found_by, statistics, taken_by, with_files
 
 
 def load(call: str, folder: str, copied: Copied | None = None) -> Any:
@@ -85,6 +85,8 @@ def _declared(job: dict[str, Any]) -> dict[str, Any]:
     target = load(code["call"], code["folder"], _copied(code))
     # A message is the first argument of a function; a finder gets three arrays.
     before = 3 if job["finds"] else 1
+    if not job["finds"]:
+        check_callable(target)
     try:
         parameters = with_files(code["parameters"])
         _fits(target, parameters, before)

@@ -121,13 +121,7 @@ def worker(
         ... def total(message, scale=1):
         ...     return message["pixel_id"].sum() * scale
     """
-    if batch < 1:
-        raise ValueError("a batch has at least one message")
-    if gather and batch == 1:
-        raise ValueError("`gather` puts the frames of a batch together: give `batch=8` as well")
-    if pad and not gather:
-        raise ValueError("`pad` fills up the array of `gather`: give `gather=True` as well")
-
+    _check_words(batch, gather, pad)
     if per not in (None, "run"):
         raise ValueError('`per` is "run", or is left out')
     if of not in (None, "all"):
@@ -198,6 +192,37 @@ def found_by(target: Any, arguments: dict[str, Any]) -> tuple[Callable[..., Any]
     return call, every, wait_ns
 
 
+def _check_words(batch: int, gather: bool, pad: bool) -> None:
+    """Refuse words of `worker` that are none, or do not go together."""
+    if not isinstance(batch, int) or isinstance(batch, bool):
+        raise TypeError(f"`batch` is {batch!r}: give a whole number, `batch=8`")
+    if batch < 1:
+        raise ValueError("a batch has at least one message")
+    for word, value in (("gather", gather), ("pad", pad)):
+        if not isinstance(value, bool):
+            raise TypeError(f"`{word}` is {value!r}: give `{word}=True`, or leave it out")
+    if gather and batch == 1:
+        raise ValueError("`gather` puts the frames of a batch together: give `batch=8` as well")
+    if pad and not gather:
+        raise ValueError("`pad` fills up the array of `gather`: give `gather=True` as well")
+
+
+def check_callable(target: Any) -> None:
+    """Raise `TypeError` for what cannot be called as a worker, with what to write instead."""
+    if not callable(target):
+        raise TypeError(
+            f"a worker is a function or a class, and this is {target!r}: give `mean`, not its name or result"
+        )
+    call: Any = target
+    if inspect.isclass(target):
+        call = next((vars(each)["__call__"] for each in target.__mro__ if "__call__" in vars(each)), None)
+        if call is None:
+            name = target.__name__
+            raise TypeError(f"instances of `{name}` cannot be called: write `def __call__(self, message):` in it")
+    if inspect.iscoroutinefunction(call) or inspect.isasyncgenfunction(call):
+        raise TypeError("a worker is called without an event loop: write `def` in place of `async def`")
+
+
 def declared(target: Any) -> dict[str, Any]:
     """Say what code declares of itself. Raises `TypeError` where that does not go together."""
     wishes = Wishes(target)
@@ -259,11 +284,27 @@ def _fits(target: Any, parameters: dict[str, Any], before: int = 1) -> None:
         return
     # Padded batches come with the number of real frames.
     counted = {"count": 0} if not inspect.isclass(target) and _is_padded(target) else {}
+    if first or counted:
+        _check_arguments(signature, first, counted)
     signature.bind(*first, **counted, **parameters)
     for name, wanted in _annotated(target).items():
         if name in parameters and not _is_one(parameters[name], wanted):
             kind = inspect.formatannotation(wanted)
             raise TypeError(f"`{name}` is annotated as `{kind}`, and {parameters[name]!r} is none")
+
+
+def _check_arguments(signature: inspect.Signature, first: tuple[None, ...], counted: dict[str, int]) -> None:
+    """Raise `TypeError` for a function that cannot be given its message, whatever its parameters."""
+    try:
+        signature.bind_partial(*first)
+    except TypeError as wrong:
+        given = {1: "the message, `def mean(message):`", 2: "a group and its messages, `def total(group, messages):`"}
+        takes = given.get(len(first), f"{len(first)} arguments")
+        raise TypeError(f"{wrong}: the code is called with {takes}") from None
+    try:
+        signature.bind_partial(*first, **counted)
+    except TypeError as wrong:
+        raise TypeError(f"{wrong}: with `pad` write `def mean(frames, count):`") from None
 
 
 def _annotated(target: Any) -> dict[str, Any]:
@@ -362,6 +403,7 @@ class Code:
         self._target = target
         self._asked = parameters
         self._parameters = parameters = with_files(parameters)
+        check_callable(target)
         _fits(target, parameters)
         self.batch: int = declared(target)["batch"]
         wishes = Wishes(target)

@@ -179,6 +179,11 @@ def _messages(given: Any) -> Iterator[Any]:
         given = given[next(iter(given))]
     if isinstance(given, Message | np.ndarray):
         raise Error("cannot give one message to a worker", "messages are given in a list", "write `[message]`")
+    if not isinstance(given, Iterable):
+        kind = type(given).__name__
+        raise Error(
+            "cannot give this to a worker", f"it is a `{kind}`, and no list", "write `[1.0, 2.0]`, or `[frame]`"
+        )
     return iter(given)
 
 

@@ -186,6 +186,9 @@ def test_what_cannot_be_tested_is_refused():
             def setup(self):
                 raise RuntimeError("no model")
 
+            def __call__(self, frame):
+                return None
+
         run(Broken, FRAMES)
 
 

@@ -358,11 +358,11 @@ fn stopped(kept: &mut Option<PyErr>, stage: &str, raised: PyErr) -> Stop {
     fault.into()
 }
 
-/// The traceback as Python prints it.
+/// The traceback as Python prints it, with a hint for a usual mistake.
 fn traceback(py: Python<'_>, raised: &PyErr) -> String {
     let lines = py
-        .import("traceback")
-        .and_then(|module| module.getattr("format_exception"))
+        .import("beamport._advice")
+        .and_then(|module| module.getattr("formatted"))
         .and_then(|format| format.call1((raised.get_type(py), raised.value(py), raised.traceback(py))))
         .and_then(|lines| lines.extract::<Vec<String>>());
     lines.map_or_else(|_| raised.to_string(), |lines| lines.concat())
