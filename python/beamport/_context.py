@@ -101,13 +101,15 @@ class Slot:
         return Run(Data(self._data or Path()), json.loads(text))
 
     @contextlib.contextmanager
-    def _as(self, data: Path, worker: str, read: Callable[[], str | None]) -> Iterator[None]:
+    def _as(self, data: Path, worker: str, job: bytes, read: Callable[[], str | None]) -> Iterator[None]:
         """Be the only slot of a worker for a while, without its log."""
         before = dict(vars(self))
         self.worker, self._data, self._folder, self._read = worker, data, data / ".files" / worker, read
+        self._job = job
         try:
             yield
         finally:
+            self._end()
             vars(self).clear()
             vars(self).update(before)
 

@@ -577,8 +577,9 @@ class Code:
         return first
 
     def close(self) -> None:
-        """End it."""
-        for instance in self._made.values():
+        """End it, once."""
+        made, self._made = self._made, {}
+        for instance in made.values():
             _hook(instance, "teardown")()
 
 

@@ -1,8 +1,9 @@
 """Test a worker without an instrument: in one process, by the rules of its slots.
 
 `run` gives messages to the code, as a slot of `[worker.NAME]` would: whose message a result is, exact batches, `gather`
-and `pad`, `setup`, `configure` and `teardown`, and what is set aside, with its traceback. It is made for pytest. What needs several processes is not tested: code that
-ends its process ends the test, and no time limit holds.
+and `pad`, `setup`, `configure` and `teardown`, results that are sent outside of calls, and what is set aside, with its
+traceback. It is made for pytest. What needs several processes is not tested: code that ends its process ends the test,
+there is one slot, and no time limit holds.
 
 Example::
 
@@ -65,12 +66,14 @@ class Results(MessageList):
 
     Attributes:
         aside (list[Aside]): the messages that the code could not handle.
+        loose (list[Message]): results that the code sent with `beamport.slot.send`, copied, in the order of sending.
     """
 
-    def __init__(self, made: Iterable[Message], aside: list[Aside]) -> None:
+    def __init__(self, made: Iterable[Message], aside: list[Aside], loose: Iterable[Message] = ()) -> None:
         """See `run`."""
         super().__init__(made)
         self.aside = aside
+        self.loose = list(loose)
 
 
 def run(
@@ -125,15 +128,17 @@ def _run(folder: Path, stage: str, code: Code, texts: tuple[str, str], feed: _Fe
         feeder.start()
         try:
             process = _Slot(trial.job)
-            with slot._as(folder, stage, process.runs.read):
+            with slot._as(folder, stage, trial.job, process.runs.read):
                 process.run(code, statistics.json)
+                # Its threads may send results to the last.
+                code.close()
         finally:
             feed.stop()
             feeder.join()
             trial.close()
     if feed.trouble is not None:
         raise feed.trouble
-    results = Results(_copied(Stream(folder / stage)), _aside(folder, stage))
+    results = Results(_copied(Stream(folder / stage)), _aside(folder, stage), _loose(folder, stage))
     if any("KeyboardInterrupt" in aside.text.splitlines()[-1] for aside in results.aside if aside.text):
         raise KeyboardInterrupt
     return results
@@ -222,6 +227,11 @@ def _aside(folder: Path, stage: str) -> list[Aside]:
     if not (path / "stream").is_file():
         return []
     return [Aside(m["sequence"], m["reason"], m["text"]) for m in Stream(path).read(early=True)]
+
+
+def _loose(folder: Path, stage: str) -> list[Message]:
+    path = folder / f"{stage}.loose0"
+    return list(_copied(Stream(path))) if (path / "stream").is_file() else []
 
 
 def _plain(parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -241,7 +241,7 @@ def test_of_reading(stream, mistake):
 def test_of_slices_names_and_pickles(stream):
     with pytest.raises(beamport.Error, match=r"stream\[-10:\]\[::2\]"):
         stream[::2]
-    with pytest.raises(IndexError, match="has messages 0 to 4, and no message 99"):
+    with pytest.raises(IndexError, match="has messages 0 to 3, and no message 99"):
         stream[99]
     with pytest.raises(beamport.Error, match='write "data"'):
         stream[0]["dat"]

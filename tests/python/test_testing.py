@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import beamport
@@ -234,3 +235,26 @@ def test_code_that_follows_runs_has_one_with_all_messages():
         out = run(code, [np.full((2, 2), n) for n in range(10)], metadata={"title": "nickel"})
         assert [json.loads(m["json"])["about"] for m in out] == [{"title": "nickel", "sum": 180, "run": "test"}]
         assert not out.aside and beamport.slot.run is None and beamport.slot.worker == ""
+
+
+class Sends:
+    """Results from threads, after the call."""
+
+    def __init__(self):
+        self.pool = ThreadPoolExecutor(2)
+
+    def __call__(self, frame):
+        self.pool.submit(beamport.slot.send, beamport.result(float(frame.id), name="late"))
+        return frame.id
+
+    def teardown(self):
+        self.pool.shutdown()
+
+
+def test_results_outside_of_calls_are_loose():
+    out = run(Sends, FRAMES[:5])
+    assert sorted(m.value for m in out.loose) == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert {m["source_name"] for m in out.loose} == {"late"} and len(out) == 5
+    assert run(mean, FRAMES).loose == []
+    with pytest.raises(beamport.Error, match="no slot"):
+        beamport.slot.send(1.0)

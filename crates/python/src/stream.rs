@@ -513,7 +513,11 @@ impl Stream {
             Some(message) => Ok(message.into_pyobject(py)?.into_any()),
             None => {
                 let name = self.name(py)?;
-                Err(PyIndexError::new_err(format!("`{name}` has messages {low} to {high}, and no message {asked}")))
+                let there = match high.checked_sub(1).filter(|last| *last >= low) {
+                    Some(last) => format!("has messages {low} to {last}"),
+                    None => "has no messages".to_owned(),
+                };
+                Err(PyIndexError::new_err(format!("`{name}` {there}, and no message {asked}")))
             }
         }
     }
