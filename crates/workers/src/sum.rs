@@ -1,8 +1,8 @@
 //! `sum`: data arrays (`da00`) are added since the stream began.
 //!
 //! The state is the last array itself, as that of a histogram since start. Each number of the sum follows from the one
-//! before it and one message, so that it is the same to the last bit wherever a slot resumes: `errors` is the root of the
-//! sum of squares of the errors before and those of the message.
+//! before it and one message, so that it is the same to the last bit wherever a slot resumes: `errors` is the root of
+//! the sum of squares of the errors before and those of the message.
 //!
 //! Failure behaviour: an array that does not fit is set aside, and the sum is as before.
 
@@ -168,7 +168,7 @@ fn whole(value: Scalar) -> Option<i64> {
 /// The parts of an array.
 fn parts_of(bytes: &[u8]) -> Result<Vec<Part>, Unfit> {
     let array = wire::da00::read(bytes).map_err(|e| ("unreadable", unreadable(e)))?;
-    let parts = array.data.iter().map(|variable| Part::of(&variable)).collect::<Result<Vec<_>, _>>()?;
+    let parts = array.data.iter().map(|variable| Part::of(variable)).collect::<Result<Vec<_>, _>>()?;
     match parts.iter().any(|part| part.name == "signal") {
         true => Ok(parts),
         false => Err(("signal", "it has no variable `signal`".into())),
