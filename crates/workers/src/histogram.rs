@@ -22,7 +22,7 @@
 //! Messages that cannot be counted are set aside: `schema`, `unreadable`, `pixels` (it has none, and the bins ask for
 //! them).
 
-use super::places::StatePlaces;
+use super::places::{StatePlaces, newest_array};
 use super::span::Span;
 use super::{said, unreadable};
 use flow::edge::{Needs, Sends, WorkerKind, WorkerPlace, WorkerPlan};
@@ -30,7 +30,7 @@ use flow::{Data, Fault, Made, Outputs, Stop, Worker, slot_stream, stream_fault};
 use settings::{Key, Refused, Section, Take, key};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use store::{Batch, Entry, Error, Message, ReadOptions, Reader};
+use store::{Batch, Message};
 use toml_edit::Item;
 use wire::DType;
 use wire::da00::Variable;
@@ -38,11 +38,6 @@ use wire::ev44::Ev44;
 
 /// Bins at most: 128 MiB of counts.
 const CELLS_MAX: i64 = 16 << 20;
-/// Entries looked at in one go.
-const ENTRIES: u64 = 1024;
-/// Answers behind the one that is looked for: a runner that started anew may have asked for older messages again, and then
-/// have found the answer all the same, when it was safe. It has a few tasks under way.
-const OVERTAKEN: u64 = 256;
 /// Arrays since start that a slot's stream must have room for: held, on its way, and given up.
 const ROOM: u64 = 8;
 
@@ -326,7 +321,7 @@ impl Histogram {
     fn find(&mut self, input: &[u8; 16], before: u64) -> Result<(), Fault> {
         self.counts = Counts { cells: vec![0; self.counts.cells.len()], outside: 0 };
         self.next = Some(before);
-        let found = self.found(input, before).map_err(|e| stream_fault(&self.stream, e))?;
+        let found = newest_array(&self.data, &self.stream, input, before).map_err(|e| stream_fault(&self.stream, e))?;
         let at = match found {
             Some((at, bytes)) => {
                 // Counts of other bins cannot be taken over: these begin at 0.
@@ -341,59 +336,6 @@ impl Histogram {
             places.restart(at, before);
         }
         Ok(())
-    }
-
-    /// Place and bytes of the last array of the answer that goes farthest below `before`.
-    fn found(&mut self, input: &[u8; 16], before: u64) -> store::Result<Option<(u64, Vec<u8>)>> {
-        let options = ReadOptions { early: true, ..ReadOptions::default() };
-        let folder = self.data.stream(&self.stream);
-        let mut reader = Reader::open(&self.data.media, &folder, options)?;
-        let bounds = reader.bounds();
-        let is_there = |answer: store::Result<Option<(Entry, Vec<u8>)>>| match answer {
-            Err(Error::Gone { .. } | Error::Corrupt { .. } | Error::Lost { .. }) => Ok(None),
-            answer => answer,
-        };
-        // The last sequence of `from..to` whose entry is of a schema.
-        let last = |reader: &mut Reader, from: u64, to: u64, schema: [u8; 4]| -> store::Result<Option<u64>> {
-            let mut end = to;
-            while end > from {
-                let begin = from.max(end.saturating_sub(ENTRIES));
-                let (mut at, mut found) = (begin, None);
-                while at < end {
-                    let entries = reader.entries(at, (end - at) as usize)?;
-                    let newest = entries.iter().rposition(|entry| entry.schema.0 == schema);
-                    found = newest.map(|newest| at + newest as u64).or(found);
-                    at += entries.len().max(1) as u64;
-                }
-                if found.is_some() {
-                    return Ok(found);
-                }
-                end = begin;
-            }
-            Ok(None)
-        };
-        let (mut end, mut seen) = (bounds.count, 0);
-        // (messages below are in it, its place in the stream, its bytes)
-        let mut newest: Option<(u64, u64, Vec<u8>)> = None;
-        while let Some(at) = last(&mut reader, bounds.first, end, wire::bpdn::ID)? {
-            (end, seen) = (at, seen + u64::from(newest.is_some()));
-            if seen > OVERTAKEN {
-                break;
-            }
-            let Some((_, bytes)) = is_there(reader.get(at))? else { continue };
-            let Ok(answer) = wire::bpdn::read(&bytes) else { continue };
-            let next = answer.task.next;
-            if answer.task.uuid != *input || next > before || newest.as_ref().is_some_and(|found| found.0 >= next) {
-                continue;
-            }
-            let from = answer.output_first.max(bounds.first);
-            if let Some(array) = last(&mut reader, from, at, wire::da00::ID)?
-                && let Some((_, bytes)) = is_there(reader.get(array))?
-            {
-                newest = Some((next, array, bytes));
-            }
-        }
-        Ok(newest.map(|(_, at, bytes)| (at, bytes)))
     }
 
     /// Says all that was counted, as what was made of a message.

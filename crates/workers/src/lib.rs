@@ -18,6 +18,7 @@ mod histogram;
 mod limits;
 mod places;
 mod span;
+mod sum;
 mod tiles;
 
 pub use attach::ATTACH;
@@ -26,6 +27,7 @@ pub use filter::FILTER;
 pub use groups::{Finder, Found, GROUPS, Grouping, Pending};
 pub use histogram::HISTOGRAM;
 pub use places::StatePlaces;
+pub use sum::SUM;
 pub use tiles::{SPLIT, STITCH};
 
 use std::collections::BTreeMap;

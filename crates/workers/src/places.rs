@@ -5,7 +5,13 @@
 
 use flow::{Data, Fault, slot_stream};
 use std::collections::VecDeque;
-use store::{Kind, ReadOptions, Reader};
+use store::{Entry, Error, Kind, ReadOptions, Reader};
+
+/// Entries looked at in one go.
+const ENTRIES: u64 = 1024;
+/// Answers behind the one that is looked for: a runner that started anew may have asked for older messages again, and then
+/// have found the answer all the same, when it was safe. It has a few tasks under way.
+const OVERTAKEN: u64 = 256;
 
 /// A place that may be needed again.
 struct Place {
@@ -61,4 +67,62 @@ impl StatePlaces {
             self.hold.commit(place.at);
         }
     }
+}
+
+/// Place and bytes of the last array of the answer that goes farthest below `before`.
+pub(super) fn newest_array(
+    data: &Data,
+    stream: &str,
+    input: &[u8; 16],
+    before: u64,
+) -> store::Result<Option<(u64, Vec<u8>)>> {
+    let options = ReadOptions { early: true, ..ReadOptions::default() };
+    let folder = data.stream(stream);
+    let mut reader = Reader::open(&data.media, &folder, options)?;
+    let bounds = reader.bounds();
+    let is_there = |answer: store::Result<Option<(Entry, Vec<u8>)>>| match answer {
+        Err(Error::Gone { .. } | Error::Corrupt { .. } | Error::Lost { .. }) => Ok(None),
+        answer => answer,
+    };
+    // The last sequence of `from..to` whose entry is of a schema.
+    let last = |reader: &mut Reader, from: u64, to: u64, schema: [u8; 4]| -> store::Result<Option<u64>> {
+        let mut end = to;
+        while end > from {
+            let begin = from.max(end.saturating_sub(ENTRIES));
+            let (mut at, mut found) = (begin, None);
+            while at < end {
+                let entries = reader.entries(at, (end - at) as usize)?;
+                let newest = entries.iter().rposition(|entry| entry.schema.0 == schema);
+                found = newest.map(|newest| at + newest as u64).or(found);
+                at += entries.len().max(1) as u64;
+            }
+            if found.is_some() {
+                return Ok(found);
+            }
+            end = begin;
+        }
+        Ok(None)
+    };
+    let (mut end, mut seen) = (bounds.count, 0);
+    // (messages below are in it, its place in the stream, its bytes)
+    let mut newest: Option<(u64, u64, Vec<u8>)> = None;
+    while let Some(at) = last(&mut reader, bounds.first, end, wire::bpdn::ID)? {
+        (end, seen) = (at, seen + u64::from(newest.is_some()));
+        if seen > OVERTAKEN {
+            break;
+        }
+        let Some((_, bytes)) = is_there(reader.get(at))? else { continue };
+        let Ok(answer) = wire::bpdn::read(&bytes) else { continue };
+        let next = answer.task.next;
+        if answer.task.uuid != *input || next > before || newest.as_ref().is_some_and(|found| found.0 >= next) {
+            continue;
+        }
+        let from = answer.output_first.max(bounds.first);
+        if let Some(array) = last(&mut reader, from, at, wire::da00::ID)?
+            && let Some((_, bytes)) = is_there(reader.get(array))?
+        {
+            newest = Some((next, array, bytes));
+        }
+    }
+    Ok(newest.map(|(_, at, bytes)| (at, bytes)))
 }

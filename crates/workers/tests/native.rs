@@ -3,6 +3,8 @@
 
 #[path = "native/groups.rs"]
 mod groups;
+#[path = "native/sum.rs"]
+mod sum;
 
 use beamport_workers::{ATTACH, FILTER, GROUPS, HISTOGRAM, SPLIT, STITCH};
 use flow::edge::{Needs, WorkerKind, WorkerPlace};

@@ -81,7 +81,7 @@ const CRATES: [Layers; 17] = [
         krate: "workers",
         layers: &[
             &["again", "copy", "expression", "limits", "places", "span"],
-            &["beside", "groups", "histogram", "tiles"],
+            &["beside", "groups", "histogram", "sum", "tiles"],
             &["attach", "filter"],
         ],
     },

@@ -67,6 +67,7 @@ impl Registry {
             .worker(&workers::HISTOGRAM)
             .worker(&workers::SPLIT)
             .worker(&workers::STITCH)
+            .worker(&workers::SUM)
     }
 
     /// The same with another kind of source, in the place of one of the same name.
