@@ -26,7 +26,7 @@ from typing import Any
 from ._core import _Yielded
 from ._slot import _copied, _die_with, declare, load
 from ._state import decode, encode
-from ._worker import _fits, taken_by
+from ._worker import _fits, taken_by, with_files
 
 # A `save()` that takes longer, s of a processor, takes at most one part in so many of the time: it is called less often.
 _CHEAP = 1e-3
@@ -42,6 +42,7 @@ class Source:
 
     def __init__(self, target: Any, parameters: dict[str, Any], saved: str | None) -> None:
         """Make an instance of a class, with the state that it had; a function is called by `begin`."""
+        parameters = with_files(parameters)
         misfit(target, parameters)
         self._target, self._parameters = target, parameters
         self._made = target(**parameters) if inspect.isclass(target) else None
@@ -240,7 +241,7 @@ def _traceback(wrong: BaseException) -> str:
 def _declared(code: dict[str, Any]) -> dict[str, Any]:
     target = load(code["call"], code["folder"], _copied(code))
     try:
-        misfit(target, code["parameters"])
+        misfit(target, with_files(code["parameters"]))
     except TypeError as wrong:
         return {"misfit": str(wrong), "takes": taken_by(target, 0) if callable(target) else []}
     return {}

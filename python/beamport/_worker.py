@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_or
 
 import numpy as np
 
+from . import _pinned
 from ._context import slot
 from ._core import Message
 from ._errors import Error
@@ -63,7 +64,7 @@ def worker(target: _Target) -> _Target: ...
 def worker(
     *,
     batch: int = 1,
-    gather: bool = False,
+    gather: bool | Literal["pinned"] = False,
     pad: bool = False,
     pure: bool = False,
     per: Literal["run"] | None = None,
@@ -73,7 +74,7 @@ def worker(
     target: Any = None,
     *,
     batch: int = 1,
-    gather: bool = False,
+    gather: bool | Literal["pinned"] = False,
     pad: bool = False,
     pure: bool = False,
     per: Literal["run"] | None = None,
@@ -92,6 +93,7 @@ def worker(
 
     With `gather` the code is given one array of the frames of a batch, shape `(N, ...)`, a copy that it may keep and
     change. A list of N results is one for each frame, in their order; anything else is a result of the last frame.
+    `gather="pinned"` makes it in page-locked memory of PyTorch or CuPy, which a GPU reads while the code goes on.
     With `pad` the array always has `batch` frames, at the end of a run some of zeros, and the keyword argument `count`
     is how many are real; results behind these are dropped.
 
@@ -192,15 +194,16 @@ def found_by(target: Any, arguments: dict[str, Any]) -> tuple[Callable[..., Any]
     return call, every, wait_ns
 
 
-def _check_words(batch: int, gather: bool, pad: bool) -> None:
+def _check_words(batch: int, gather: bool | str, pad: bool) -> None:
     """Refuse words of `worker` that are none, or do not go together."""
     if not isinstance(batch, int) or isinstance(batch, bool):
         raise TypeError(f"`batch` is {batch!r}: give a whole number, `batch=8`")
     if batch < 1:
         raise ValueError("a batch has at least one message")
-    for word, value in (("gather", gather), ("pad", pad)):
-        if not isinstance(value, bool):
-            raise TypeError(f"`{word}` is {value!r}: give `{word}=True`, or leave it out")
+    if not isinstance(gather, bool) and gather != "pinned":
+        raise TypeError(f'`gather` is {gather!r}: give `gather=True` or `gather="pinned"`, or leave it out')
+    if not isinstance(pad, bool):
+        raise TypeError(f"`pad` is {pad!r}: give `pad=True`, or leave it out")
     if gather and batch == 1:
         raise ValueError("`gather` puts the frames of a batch together: give `batch=8` as well")
     if pad and not gather:
@@ -346,7 +349,7 @@ def _has_members(target: Any) -> bool:
 
 
 def _is_padded(target: Any) -> bool:
-    gather: tuple[bool, bool] = getattr(target, "__beamport_gather__", (False, False))
+    gather: tuple[bool | str, bool] = getattr(target, "__beamport_gather__", (False, False))
     return gather[1]
 
 
@@ -561,7 +564,8 @@ class Code:
         gather, pad = getattr(self._target, "__beamport_gather__", (False, False))
 
         def called(call: Any) -> Callable[..., Any]:
-            return functools.partial(_gathered, call, self.batch if pad else None) if gather else call
+            rows = self.batch if pad else None
+            return functools.partial(_gathered, call, rows, gather == "pinned") if gather else call
 
         if self._is_warm or not self._is_class or not hasattr(call, "warm_up"):
             return called(call)
@@ -587,12 +591,12 @@ def _hook(instance: Any, name: str) -> Callable[..., Any]:
     return getattr(instance, name, lambda *_: None)
 
 
-def _gathered(call: Callable[..., Any], batch: int | None, frames: Any) -> Any:
+def _gathered(call: Callable[..., Any], batch: int | None, is_pinned: bool, frames: Any) -> Any:
     """Call code with the frames of a batch as one array; `batch`: their number with those of zeros."""
     first = frames[0].array
-    array = (
-        np.zeros((batch, *first.shape), first.dtype) if batch else np.empty((len(frames), *first.shape), first.dtype)
-    )
+    make = _pinned.empty if is_pinned else np.empty
+    array = make((batch or len(frames), *first.shape), first.dtype)
+    array[len(frames) :] = 0
     for row, frame in zip(array, frames, strict=False):
         pixels = frame.array
         if (pixels.shape, pixels.dtype) != (first.shape, first.dtype):

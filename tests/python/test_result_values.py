@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import types
 
 import beamport
 import numpy as np
@@ -211,3 +213,56 @@ def test_a_short_batch_is_padded_and_says_how_many_are_real(memory):
         beamport.worker(gather=True)
     with pytest.raises(ValueError, match="gather=True"):
         beamport.worker(batch=8, pad=True)
+
+
+class PinnedMemory:
+    """In the place of PyTorch and CuPy, which need a GPU for page-locked memory."""
+
+    uint8 = np.uint8
+
+    def __init__(self):
+        self.asked = []
+
+    def empty(self, count, dtype, pin_memory):
+        assert dtype is np.uint8 and pin_memory
+        self.asked.append(count)
+        return types.SimpleNamespace(numpy=lambda: np.full(count, 7, np.uint8))
+
+    @staticmethod
+    def fail(*_, **__):
+        raise RuntimeError("no CUDA driver")
+
+    def empty_pinned(self, shape, dtype):
+        self.asked.append((shape, dtype))
+        return np.full(shape, 7, dtype)
+
+
+@pytest.mark.parametrize("library", ["torch", "cupy"])
+def test_frames_are_gathered_into_page_locked_memory_of_the_library_at_hand(memory, monkeypatch, library):
+    batch = frames(memory, 3)
+    memory_of = PinnedMemory()
+    for name in ("torch", "cupy", "cupyx"):
+        monkeypatch.setitem(sys.modules, name, memory_of if name.startswith(library) else None)
+
+    @beamport.worker(batch=4, gather="pinned", pad=True)
+    def code(images, count):
+        assert (images[:count] == [[[0]], [[1]], [[2]]]).all() and (images[count:] == 0).all()
+        return list(images.sum(axis=(1, 2)))
+
+    dtype = batch[0].array.dtype
+    assert [(one.value, one.of.id) for one in Code(code, {}).call(batch)] == [(0, 0), (6, 1), (12, 2)]
+    assert memory_of.asked == ([24 * dtype.itemsize] if library == "torch" else [((4, 2, 3), dtype)])
+
+
+def test_without_a_gpu_page_locked_memory_is_refused_with_what_to_write(memory, monkeypatch):
+    batch = frames(memory, 2)
+    code = Code(beamport.worker(batch=2, gather="pinned")(lambda images: 1.0), {})
+    for name in ("torch", "cupy"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(beamport.Error, match="gather=True"):
+        code.call(batch)
+    torch = types.ModuleType("torch")
+    torch.uint8, torch.empty = np.uint8, PinnedMemory.fail
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    with pytest.raises(beamport.Error, match="no CUDA driver"):
+        code.call(batch)

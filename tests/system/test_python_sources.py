@@ -315,3 +315,22 @@ def test_ctrl_c_ends_the_code_in_order(lab, call, file):
     lab.interrupt(process)
     lab.end(process)
     assert (lab.folder / file).exists() and not line_of(pid)
+
+
+def test_a_parameter_may_be_a_file_that_stays_the_same(lab):
+    code = "import time\n\ndef lines(table):\n    while True:\n        yield float(table.read_text())\n        time.sleep(0.01)\n"
+    (lab.folder / "mine.py").write_text(code)
+    (lab.folder / "table.txt").write_text("3.5")
+    elsewhere = lab.folder / "elsewhere"
+    elsewhere.mkdir()
+    lab.write(source("from_file", "mine.py:lines", 'parameters = { table = { file = "tables.txt" } }\n'))
+    assert "`table` has no file" in lab.run("check", lab.file, status=2, cwd=elsewhere).stderr.decode()
+    lab.write(source("from_file", "mine.py:lines", 'parameters = { table = { file = "table.txt" } }\n'))
+    lab.run("check", lab.file, cwd=elsewhere)
+    process, _ = lab.up_ready(cwd=elsewhere)
+    until(lambda: len(messages(lab, "from_file")) > 5, "nothing comes")
+    (lab.folder / "table.txt").write_text("4.5")
+    [kill(pid) for pid in codes(lab, process, "from_file")]
+    until(lambda: "has changed" in lab.said(process)[1], "nobody says that the file has changed")
+    lab.interrupt(process)
+    lab.end(process, status=None)

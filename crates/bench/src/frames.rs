@@ -29,6 +29,16 @@ def joined(frame):
     frame.array.max()
     frame.metadata.get(\"value6\")
     return frame
+
+
+@beamport.worker
+def one(frame):
+    return float(frame.array.max())
+
+
+@beamport.worker(batch=8, gather=True)
+def gathered(images):
+    return [float(image.max()) for image in images]
 ";
 /// Six process variables, each with a value at the time of a frame, joined once and before the frames are dealt out.
 const JOIN: &str = "[source.values]
@@ -92,6 +102,29 @@ struct Job {
     behind: &'static str,
     must: f64,
     aim: f64,
+}
+
+/// Frames in batches of eight, gathered in one array, and the same frames one by one.
+const GATHER: [Job; 2] = [
+    gather("[worker.out]\nslots = 1\ncall = \"touch.py:gathered\"\ninputs = [\"camera\"]\n"),
+    gather("[worker.out]\nslots = 1\ncall = \"touch.py:one\"\ninputs = [\"camera\"]\n"),
+];
+
+const fn gather(worker: &'static str) -> Job {
+    Job {
+        name: "512 x 512 gathered in batches of 8 / one by one, CPU a frame",
+        scenario: "",
+        side: 512,
+        rate: 0.0,
+        frames: 100_000,
+        copies: 1,
+        fps: 1_000_000,
+        before: "",
+        worker,
+        behind: "",
+        must: 0.9,
+        aim: 1.0,
+    }
 }
 
 const JOBS: [Job; 7] = [
@@ -248,7 +281,42 @@ pub(super) fn run(quick: bool, rounds: u32, tell: &mut dyn FnMut(&Figure)) -> Re
         tell(&figure);
         figures.push(figure);
     }
+    let figure = gathered(&programs, rounds, quick)?;
+    tell(&figure);
+    figures.push(figure);
     Ok(figures)
+}
+
+/// The processor time of a frame in a gathered batch, beside that of one alone.
+fn gathered(programs: &Programs, rounds: u32, quick: bool) -> Result<Figure, Fault> {
+    let [batches, singles] = GATHER;
+    let frames = if quick { batches.frames / 20 } else { batches.frames };
+    let cpu = |job: &Job| {
+        // Batches are of the whole input: their last one is as large as the others.
+        ours_of(programs, job, frames).map(|sample| Sample { seconds: sample.cpu_seconds, ..sample })
+    };
+    let (mut ours, mut limits) = (Vec::new(), Vec::new());
+    for round in 0..rounds {
+        let sides = [(&batches, &mut ours), (&singles, &mut limits)];
+        let mut sides = sides.into_iter().collect::<Vec<_>>();
+        if round % 2 == 1 {
+            sides.reverse();
+        }
+        for (job, samples) in sides {
+            samples.push(cpu(job)?);
+        }
+    }
+    Ok(Figure {
+        name: batches.name.into(),
+        conditions: format!(
+            "{frames} frames a round of 512 x 512 uint8 from the simulated camera, streams in memory; code that returns the largest value of each frame, called with arrays of 8 frames, or with each frame; processor time of all processes from their start to their end, as rates"
+        ),
+        unit: Unit::Thousands,
+        ours: Series { name: "batch = 8, gather", samples: ours },
+        limits: vec![Series { name: "one by one", samples: limits }],
+        must: batches.must,
+        aim: batches.aim,
+    })
 }
 
 /// The highest rate of the other side at which nothing is missing, and the rate in frames/s.

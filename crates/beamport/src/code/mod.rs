@@ -1,9 +1,12 @@
 //! Python code of the user: which interpreter runs it, whether it can be loaded, and the copy of its files.
 
 mod copied;
+mod files;
 
 pub use copied::Copied;
 pub(crate) use copied::{Originals, copy};
+pub use files::file_of;
+pub(crate) use files::{find_files, hash_files};
 
 use crate::limits::{DECLARED_BYTES_MAX, LOAD_NAP};
 use flow::{Fault, Passes};

@@ -40,7 +40,7 @@ pub(crate) use sink::{writer_file, writer_name};
 pub use source::SourceSection;
 pub use stage::Stage;
 pub use stream::StreamSection;
-pub use worker::{Code, Environment, Numbers, Order, WorkerSection, file_of};
+pub use worker::{Code, Environment, Numbers, Order, WorkerSection};
 
 use crate::edges::{Around, Registry, SinkKind, TemplateAnswer, TemplateCheck};
 use crate::limits;

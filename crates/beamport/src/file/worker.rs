@@ -4,7 +4,7 @@
 use super::keys;
 use super::stream::{self, StreamSection};
 use super::{MergeSection, nearest};
-use crate::code::{Copied, Parameters, check_call, named_python};
+use crate::code::{Copied, Parameters, check_call, find_files, named_python};
 use crate::edges::Registry;
 use crate::limits;
 use flow::edge::{Needs, Sends, WorkerKind};
@@ -377,14 +377,6 @@ impl Take for Environment {
     }
 }
 
-/// The file that a parameter names, `{ file = "PATH" }`.
-#[must_use]
-pub fn file_of(parameter: &Json) -> Option<&str> {
-    let object = parameter.as_object()?;
-    let is_file = object.keys().all(|key| key == "file" || key == "sha256");
-    object.get("file")?.as_str().filter(|_| is_file)
-}
-
 /// The ready-made worker of a name.
 fn kind_of(known: &[&'static WorkerKind], call: &str) -> Option<&'static WorkerKind> {
     known.iter().copied().find(|kind| kind.name == call)
@@ -449,7 +441,9 @@ fn inputs(section: &mut Section<'_>, shadow: Option<&Setting<String>>) -> Settin
 fn parameters(section: &mut Section<'_>, kind: Option<&'static WorkerKind>) -> (Setting<Parameters>, Option<Needs>) {
     let Some(mut parameters) = section.get::<Parameters>(&keys::PARAMETERS) else { return Default::default() };
     let Some(kind) = kind else {
-        find_files(section, &mut parameters.value.0);
+        for refused in find_files(section.folder, &mut parameters.value.0) {
+            section.refuse(&keys::PARAMETERS, refused);
+        }
         return (parameters, None);
     };
     let before = section.mistakes.list.len();
@@ -462,21 +456,6 @@ fn parameters(section: &mut Section<'_>, kind: Option<&'static WorkerKind>) -> (
     }));
     let is_right = section.mistakes.list.len() == before;
     (parameters, plan.filter(|_| is_right).map(|plan| plan.needs()))
-}
-
-/// Gives the files among parameters their whole paths, from the folder of the instrument file.
-fn find_files(section: &mut Section<'_>, parameters: &mut Json) {
-    for (name, value) in parameters.as_object_mut().into_iter().flatten() {
-        let Some(path) = file_of(value).map(|file| section.folder.join(file)) else { continue };
-        match std::path::absolute(&path) {
-            Ok(path) if path.is_file() => *value = serde_json::json!({"file": path.to_string_lossy()}),
-            _ => {
-                let cause = format!("`{}` has no file {}", shortened(name), path.display());
-                let hint = "correct the path: it is relative to the instrument file";
-                section.refuse(&keys::PARAMETERS, Refused::new(cause, hint));
-            }
-        }
-    }
 }
 
 impl WorkerSection {

@@ -1,11 +1,9 @@
 //! The copies of the code of workers: see `crate::code`.
 
 use crate::code::{Copied, Originals, copy};
-use crate::file::{Code, WorkerSection, file_of};
+use crate::file::{Code, WorkerSection};
 use flow::Fault;
-use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The copies that a worker has made since `beamport up` began: one that is started again takes up no edited file.
 #[derive(Default)]
@@ -46,17 +44,4 @@ impl Copies {
 
 fn key(section: &WorkerSection) -> Code {
     Code { call: section.python_call(), copied: None, ..section.code() }
-}
-
-/// Adds their SHA-256 to the files among parameters: commits and runs say which content the code had.
-pub(super) fn hash_files(worker: &str, parameters: &mut Value) -> Result<(), Fault> {
-    for (name, value) in parameters.as_object_mut().into_iter().flatten() {
-        let Some(path) = file_of(value).map(PathBuf::from) else { continue };
-        let what = || format!("cannot read `{name}` of worker `{worker}`, {}", path.display());
-        let mut sha = Sha256::new();
-        let copied = std::fs::File::open(&path).and_then(|mut file| std::io::copy(&mut file, &mut sha));
-        copied.map_err(|e| Fault::io(what(), &e))?;
-        *value = json!({"file": path.to_string_lossy(), "sha256": store::hex(&sha.finalize())});
-    }
-    Ok(())
 }

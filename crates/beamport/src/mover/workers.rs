@@ -5,11 +5,11 @@
 //! is started again, at once where it has answered since its start, else after a pause that doubles. One that is at a
 //! message for longer than `time_max` is killed.
 
-use super::code::{self, Copies};
+use super::code::Copies;
 use super::stage::{self, NAP, StageHandle, StageThread, ns};
 use super::worker_loop::{self, changed_parameters};
-use crate::code::{Loading, ended, python};
-use crate::file::{Code, Order, WorkerSection, file_of};
+use crate::code::{Loading, ended, file_of, hash_files, python};
+use crate::file::{Code, Order, WorkerSection};
 use crate::limits;
 use flow::job::SlotCode;
 use flow::{CodeTraits, Data, Fault, LoadJob, Overdue, SlotEnd, SlotJob, Work, WorkOptions};
@@ -65,7 +65,7 @@ pub(super) fn start(
     stop: &Arc<AtomicBool>,
 ) -> Result<StageThread, Fault> {
     let (data, mut section, flag) = (data.clone(), section.clone(), stop.clone());
-    code::hash_files(&section.name, &mut section.parameters.value.0)?;
+    hash_files(&format!("worker `{}`", section.name), &mut section.parameters.value.0)?;
     let options = WorkOptions { parameters: section.parameters.0.to_string(), ..options };
     let mut copies = Copies::default();
     StageThread::start("worker", &section.name.clone(), stop, move |handle| {

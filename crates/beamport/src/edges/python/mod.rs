@@ -4,7 +4,9 @@ mod account;
 mod process;
 mod source;
 
-use crate::code::{Copied, Loading, Originals, Parameters, check_call, copy, named_python, python};
+use crate::code::{
+    Copied, Loading, Originals, Parameters, check_call, copy, find_files, hash_files, named_python, python,
+};
 use flow::edge::{Host, SourceKind, SourcePlan};
 use flow::job::SlotCode;
 use flow::{Fault, Source, SourceLoadJob};
@@ -21,7 +23,7 @@ static CALL: Key = required(
     "`FILE.py:NAME` or `PACKAGE.MODULE:NAME`",
     "The generator, asynchronous generator or class that yields messages. A FILE is relative to the instrument file.",
 );
-static PARAMETERS: Key = key("parameters", "table", "{}", "Keyword arguments of the function or of the class.");
+static PARAMETERS: Key = key("parameters", "table", "{}", "Keyword arguments of the function or of the class; `{ file = \"PATH\" }` is a file.");
 static PYTHON: Key =
     key("python", "path", "", "The interpreter. Default: the one that `beamport` is installed with, else `python3`.");
 
@@ -55,6 +57,8 @@ struct Plan {
 struct Code {
     copied: Option<Copied>,
     originals: Originals,
+    /// With the hashes of files among them.
+    parameters: Value,
 }
 
 fn read(name: &str, section: &mut Section<'_>) -> Option<Arc<dyn SourcePlan>> {
@@ -64,7 +68,10 @@ fn read(name: &str, section: &mut Section<'_>) -> Option<Arc<dyn SourcePlan>> {
     {
         section.refuse(&CALL, refused);
     }
-    let parameters: Setting<Parameters> = section.need(&PARAMETERS);
+    let mut parameters: Setting<Parameters> = section.need(&PARAMETERS);
+    for refused in find_files(section.folder, &mut parameters.value.0) {
+        section.refuse(&PARAMETERS, refused);
+    }
     let python: Option<Setting<String>> = section.get(&PYTHON);
     Some(Arc::new(SharedPlan(Arc::new(Plan {
         name: name.to_owned(),
@@ -119,9 +126,11 @@ impl Plan {
         let mut code = self.code.lock().unwrap_or_else(PoisonError::into_inner);
         if code.is_none() {
             let (copied, originals) = copy(self.data(), &self.whose(), &self.call, &self.folder)?.unzip();
-            *code = Some(Code { copied, originals: originals.unwrap_or_default() });
+            let mut parameters = self.parameters.clone();
+            hash_files(&self.whose(), &mut parameters)?;
+            *code = Some(Code { copied, originals: originals.unwrap_or_default(), parameters });
         }
-        Ok(self.code_of(code.as_ref().and_then(|code| code.copied.as_ref())))
+        Ok(self.code_of(code.as_ref()))
     }
 
     /// Names of the files of the code that were edited since it was copied, once.
@@ -130,12 +139,12 @@ impl Plan {
         code.as_mut().map(|code| code.originals.changed()).unwrap_or_default()
     }
 
-    fn code_of(&self, copied: Option<&Copied>) -> SlotCode {
+    fn code_of(&self, code: Option<&Code>) -> SlotCode {
         SlotCode {
             call: self.call.clone(),
             folder: self.folder.clone(),
-            copied: copied.map(|copied| copied.in_job(self.data())),
-            parameters: self.parameters.clone(),
+            copied: code.and_then(|code| code.copied.as_ref()).map(|copied| copied.in_job(self.data())),
+            parameters: code.map_or(&self.parameters, |code| &code.parameters).clone(),
         }
     }
 
