@@ -309,7 +309,9 @@ fn gathered(programs: &Programs, rounds: u32, quick: bool) -> Result<Figure, Fau
     Ok(Figure {
         name: batches.name.into(),
         conditions: format!(
-            "{frames} frames a round of 512 x 512 uint8 from the simulated camera, streams in memory; code that returns the largest value of each frame, called with arrays of 8 frames, or with each frame; processor time of all processes from their start to their end, as rates"
+            "{frames} frames a round of 512 x 512 uint8 from the simulated camera, streams in memory; code that \
+             returns the largest value of each frame, called with arrays of 8 frames, or with each frame; processor \
+             time of all processes from their start to their end, as rates"
         ),
         unit: Unit::Thousands,
         ours: Series { name: "batch = 8, gather", samples: ours },

@@ -1,4 +1,4 @@
-//! A sum of arrays is to the last bit that of its messages, whoever is killed.
+//! A sum of arrays is to the last bit that of its messages, whichever process is killed.
 
 use super::*;
 use beamport_workers::SUM;

@@ -23,7 +23,12 @@ static CALL: Key = required(
     "`FILE.py:NAME` or `PACKAGE.MODULE:NAME`",
     "The generator, asynchronous generator or class that yields messages. A FILE is relative to the instrument file.",
 );
-static PARAMETERS: Key = key("parameters", "table", "{}", "Keyword arguments of the function or of the class; `{ file = \"PATH\" }` is a file.");
+static PARAMETERS: Key = key(
+    "parameters",
+    "table",
+    "{}",
+    "Keyword arguments of the function or of the class; `{ file = \"PATH\" }` is a file.",
+);
 static PYTHON: Key =
     key("python", "path", "", "The interpreter. Default: the one that `beamport` is installed with, else `python3`.");
 
