@@ -184,6 +184,7 @@ fn clear(folder: &Path) -> Result<(), Fault> {
         ours.contains(&name)
             || name.starts_with("control.sock")
             || name.starts_with("web.") && name.ends_with(".token")
+            || name.starts_with(web::TEMPLATE_START) && name.ends_with(web::TEMPLATE_END)
             || name.ends_with(".commits")
     };
     for entry in &entries {

@@ -3,7 +3,7 @@
 use crate::arguments::Form;
 use crate::edges::Registry;
 use crate::figures::{bytes, thousands};
-use crate::file::{self, Instrument, Mistake};
+use crate::file::{self, Instrument, Mistake, SinkSection};
 use crate::limits::{END_PATIENCE, LEAVE_RUNS};
 use crate::log::{self, print_notice, print_warning};
 use crate::mover::{Mover, program, template_check};
@@ -151,6 +151,28 @@ fn keep_settings(path: &Path, settings: &str) {
     }
 }
 
+/// Copies the template of each sink into the data folder: from there the page has the shapes of detectors, wherever the
+/// folder lies later and whatever the template becomes. Returns what is copied, with the names of the copies.
+fn templates(instrument: &Instrument) -> Vec<(PathBuf, String)> {
+    let of = |sink: &SinkSection| Some((sink.template()?.to_owned(), sink.name.clone()));
+    let sinks = instrument.sinks.iter().filter(|sink| sink.is_first());
+    let named = |(path, sink)| (path, format!("{}{sink}{}", web::TEMPLATE_START, web::TEMPLATE_END));
+    sinks.filter_map(of).map(named).collect()
+}
+
+/// Writes such a copy; an old one would mislead.
+fn keep_template(from: &Path, to: &Path) {
+    let part = to.with_extension("json.part");
+    let has_room = std::fs::metadata(from).and_then(|about| match about.len() <= web::TEXT_BYTES_MAX {
+        true => Ok(()),
+        false => Err(std::io::Error::other("the template is larger than 16 MiB")),
+    });
+    if let Err(e) = has_room.and_then(|()| std::fs::copy(from, &part)).and_then(|_| std::fs::rename(&part, to)) {
+        let _ = (std::fs::remove_file(&part), std::fs::remove_file(to));
+        tracing::warn!("the page does not show the shapes of detectors: `{}` is not written: {e}", to.display());
+    }
+}
+
 impl Started {
     /// Starts it, where this machine has the room. `by_signals`: SIGINT and SIGTERM end it, and what the second does;
     /// none: they do not.
@@ -162,7 +184,7 @@ impl Started {
         for section in instrument.sources() {
             section.plan.prepare(&Files { folder: &instrument.data })?;
         }
-        let (plan, settings) = (instrument.page, instrument.show());
+        let (plan, settings, templates) = (instrument.page, instrument.show(), templates(&instrument));
         log_start(&instrument);
         // A stream that is gathered of other hosts is the output of a worker.
         let is_source = |name: &str| !Data::is_book(name) && !instrument.is_gathered_here(name);
@@ -175,6 +197,8 @@ impl Started {
         let mover = Mover::start(instrument, &signals)?;
         say_missing(&mover);
         let folder = &mover.data().folder;
+        // First these: the page reads them when the settings have changed.
+        templates.iter().for_each(|(from, name)| keep_template(from, &folder.join(name)));
         keep_settings(&folder.join(web::SETTINGS), &settings);
         let page = plan.map(|plan| Page::start(plan, folder));
         tracing::info!(streams = sources.len(), "the instrument is ready");
