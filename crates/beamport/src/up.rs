@@ -4,7 +4,7 @@ use crate::arguments::Form;
 use crate::edges::Registry;
 use crate::figures::{bytes, thousands};
 use crate::file::{self, Instrument, Mistake, SinkSection};
-use crate::limits::{END_PATIENCE, LEAVE_RUNS};
+use crate::limits::{END_PATIENCE, LEAVE_RUNS, PAGE_LOOK};
 use crate::log::{self, print_notice, print_warning};
 use crate::mover::{Mover, program, template_check};
 use crate::page::Page;
@@ -136,10 +136,33 @@ pub struct Started {
     mover: Mover,
     signals: Arc<AtomicUsize>,
     boards: Option<Simulated>,
-    page: Option<Page>,
+    /// The page, until somebody takes it.
+    pub(crate) page: Option<Page>,
     /// Names of the sources, and what they had lost before this start.
     sources: Vec<String>,
     lost_before: u64,
+}
+
+/// SIGINT and SIGTERM, as an instrument that was started hears them.
+pub(crate) struct Signals(Arc<AtomicUsize>);
+
+impl Signals {
+    /// Whether one came.
+    pub(crate) fn came(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+
+    /// Does something again and again until one comes. Nothing is open any more: a signal is not said to end runs.
+    pub(crate) fn until_one_comes(&self, mut again: impl FnMut()) {
+        let quiet = usize::MAX;
+        if self.0.compare_exchange(0, quiet, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+            return;
+        }
+        while self.0.load(Ordering::Relaxed) == quiet {
+            again();
+            std::thread::sleep(PAGE_LOOK);
+        }
+    }
 }
 
 /// Writes the resolved instrument file for the page, or removes it: part of one, or an old one, would mislead.
@@ -205,16 +228,28 @@ impl Started {
         Ok(Self { mover, signals, boards: None, page, sources, lost_before })
     }
 
+    /// The signals that it has heard, for who goes on after its report.
+    pub(crate) fn signals(&self) -> Signals {
+        Signals(self.signals.clone())
+    }
+
     /// The same with the simulated boards of its file, which send from now on.
     fn with_boards(mut self, file: &Path, host: Option<&str>) -> Result<Self, Fault> {
         self.boards = Some(Simulated::start(file, host, &self.mover.data().folder)?);
         Ok(self)
     }
 
+    /// [`Self::work_and_report`] of its own page.
+    pub fn to_report(mut self, json: bool) -> Result<ExitCode, Fault> {
+        let mut page = self.page.take();
+        self.work_and_report(&mut page, json)
+    }
+
     /// Works until it is done and prints a report of each run that was not finished before this start: with `json` one
-    /// object a line. Exit status 1 where something was lost, 2 where a file was given up or a run cannot be told.
-    pub fn to_report(self, json: bool) -> Result<ExitCode, Fault> {
-        let Self { mut mover, signals, mut boards, mut page, sources, lost_before: sources_before } = self;
+    /// object a line. Exit status 1 where something was lost, 2 where a file was given up or a run cannot be told. The
+    /// page is kept alive meanwhile.
+    pub(crate) fn work_and_report(self, page: &mut Option<Page>, json: bool) -> Result<ExitCode, Fault> {
+        let Self { mut mover, signals, mut boards, sources, lost_before: sources_before, .. } = self;
         // What the mover knows of them: boards end before the runs.
         let passed = AtomicUsize::new(0);
         let mut line = LiveLine::new(json);
