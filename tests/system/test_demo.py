@@ -1,12 +1,19 @@
 """`beamport demo`: the report, the file it names, its seed, and events drawn from a measured histogram."""
 
+import contextlib
 import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import urllib.request
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
-from conftest import ROOT
+from conftest import HANG_S, ROOT, as_a_shell, until
 
 EVENTS = "entry/instrument/detector/data"
 MEASURED = ROOT.parent / "shared" / "data" / "amor2015n001774.hdf"
@@ -138,3 +145,62 @@ def test_what_is_no_measurement_is_refused(lab, nexus):
         done = lab.run("demo", "--from", path, "--duration", "1 s", "--data", lab.data, status=2)
         assert b"error:" in done.stderr and done.stdout == b""
     print("measured files: 4 that are none injected, refused")
+
+
+@contextlib.contextmanager
+def on_a_terminal(lab, *flags: str):
+    """A demonstration whose input, report and messages are those of a terminal: its process, and what it wrote so far."""
+    ours, its = pty.openpty()
+    length = [] if "--duration" in flags else ["--duration", "300 ms"]
+    command = [lab.beamport, "demo", *length, "--data", lab.data, *flags]
+    process = subprocess.Popen(command, stdin=its, stdout=its, stderr=its, cwd=lab.folder, preexec_fn=as_a_shell)
+    os.close(its)
+    os.set_blocking(ours, False)
+    written = bytearray()
+
+    def said() -> str:
+        # At its end there is no terminal any more.
+        with contextlib.suppress(BlockingIOError, OSError):
+            written.extend(os.read(ours, 65536))
+        return written.decode(errors="replace")
+
+    yield process, said
+    if process.poll() is None:
+        process.kill()
+        process.wait()
+    os.close(ours)
+
+
+def test_page_of_a_demonstration_on_a_terminal_stays_until_ctrl_c(lab, nexus):
+    with on_a_terminal(lab) as (process, said):
+        until(lambda: "stays until you press Ctrl-C" in said(), said)
+        text = said()
+        url, token = re.search(r"page: (http://\S+/)#token=(\w+)\s+it stays", text).groups()
+        assert "ledger (closed)" in text[: text.index("it stays")]
+        assert process.poll() is None
+        request = urllib.request.Request(f"{url}api/status", headers={"Authorization": f"Bearer {token}"})
+        with urllib.request.urlopen(request, timeout=HANG_S) as answer:
+            page = json.load(answer)["web"]["pid"]
+        # A page that dies comes back at its address.
+        os.kill(page, signal.SIGKILL)
+        with urllib.request.urlopen(request, timeout=HANG_S) as answer:
+            assert json.load(answer)["web"]["pid"] != page
+        process.send_signal(signal.SIGINT)
+        until(lambda: process.poll() is not None, said)
+        assert process.returncode == 0
+        assert "ending the open runs" not in said(), "there are none any more"
+
+
+@pytest.mark.parametrize("flag", ["--no-page", "--json"])
+def test_script_on_a_terminal_gets_the_report_and_no_page_that_stays(lab, nexus, flag):
+    with on_a_terminal(lab, flag) as (process, said):
+        until(lambda: (said(), process.poll() is not None)[1], said)
+        assert process.returncode == 0 and "stays" not in said()
+
+
+def test_ctrl_c_in_a_demonstration_ends_it_with_its_report(lab, nexus):
+    with on_a_terminal(lab, "--duration", "1 h") as (process, said):
+        until(lambda: lab.data.exists() and any(lab.data.glob("control.sock*")) and "page: http" in said(), said)
+        process.send_signal(signal.SIGINT)
+        until(lambda: (said(), process.poll() is not None)[1], said)
+        assert process.returncode == 0 and "ledger (closed)" in said() and "it stays" not in said()

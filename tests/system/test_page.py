@@ -14,6 +14,7 @@ import time
 import urllib.error
 import urllib.request
 
+import numpy as np
 import pytest
 from conftest import HANG_S, OPEN_FILES, ROOT, kill, until
 from signals import stop
@@ -290,6 +291,24 @@ def served(lab, **more) -> Page:
     (lab.folder / "messages.json").write_text(json.dumps(message))
     lab.run("append", "devices", lab.folder / "messages.json", "--data", lab.data)
     return Page(lab, lab.popen("web", "--data", lab.data, "--listen", "127.0.0.1:0", **more))
+
+
+def test_picture_of_a_recorded_detector_has_its_pixels_where_they_are(lab, nexus):
+    lab.run("demo", "--duration", "1 s", "--data", lab.data)
+    page = Page(lab, lab.popen("web", "--data", lab.data, "--listen", "127.0.0.1:0", cwd="/"))
+    asked = {"stream": "detector", "window": 60_000_000_000, "width": 256, "height": 256}
+    body = page.get("api/look", {"panels": [asked]})[1]
+    length = int.from_bytes(body[4:8], "little")
+    facts = json.loads(body[8 : 8 + length])["panels"][0]
+    values = facts["arrays"]["values"]
+    first = (8 + length + 7) // 8 * 8 + values["offset"]
+    picture = np.frombuffer(body, values["dtype"], np.prod(values["shape"]), first).reshape(values["shape"])
+    printed = lab.run("cat", "detector", "--json", "--arrays", "--data", lab.data).stdout
+    ids = np.concatenate([json.loads(line)["content"]["pixel_id"] for line in printed.splitlines()])
+    # The template has rows of x and columns of y.
+    wanted = np.bincount(ids - 1, minlength=128 * 256).reshape(128, 256)
+    assert facts["view"] == "events" and facts["outside"] == 0 and wanted.sum() > 10_000
+    assert np.array_equal(picture, wanted.T[::-1])
 
 
 def test_server_with_few_descriptors_answers_and_does_not_spin(lab):

@@ -47,6 +47,14 @@ model = "amor-devices"
 live = "4 MiB"
 """
 
+# Says how the pixels of the detector lie.
+FILE = """
+[sink.file]
+kind = "nexus"
+inputs = ["detector"]
+template = "detector.nexus.json"
+"""
+
 # Different colours of a canvas, and a number that changes with its pixels.
 PIXELS = """canvas => {
     const image = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
@@ -75,7 +83,17 @@ BAD = LINE.replace("--accent", "--bad")
 @pytest.fixture
 def served(lab, nexus):
     """A running instrument with a page: its process, and the URL with the token."""
-    process, _ = lab.write(INSTRUMENT).up_ready()
+    template = json.loads((ROOT / "examples/amor.nexus.json").read_text())
+    instrument = next(child for child in template["children"][0]["children"] if child.get("name") == "instrument")
+    detector = next(child for child in instrument["children"] if child.get("name") == "detector")
+    kept = [
+        child
+        for child in detector["children"]
+        if child.get("name") == "data"
+        or re.search("detector_number|pixel_offset", child.get("config", {}).get("name", ""))
+    ]
+    (lab.folder / "detector.nexus.json").write_text(json.dumps({"children": [detector | {"children": kept}]}))
+    process, _ = lab.write(INSTRUMENT + FILE).up_ready()
     return process, url_of(lab, process)
 
 
@@ -452,15 +470,47 @@ def test_detector_with_any_pixel_number_can_be_given_its_shape(shelf, tab):
     events |= {"time_of_flight": [1, 2, 3, 4], "pixel_id": [-3, 0, 9, 2147483647]}
     append("detector", [{"content": events}])
     page = tab(url)
-    image_of(page, "detector")
     panel = page.get_by_role("article", name="detector")
-    panel.get_by_text("(a guess)").wait_for()
-    panel.get_by_text("2 in no pixel").wait_for()
+    # A picture of a guessed shape looks like a measured one: this is a curve, and says why.
+    panel.get_by_text("no template says how the pixels of this detector lie").wait_for()
+    panel.get_by_text("1 in no pixel").wait_for()
+    assert panel.locator(".picture").count() == 0
+    assert refusals(page) == []
     for name, entered in (("rows", "2"), ("columns", "5")):
         panel.get_by_label(name).fill(entered)
         panel.get_by_label(name).press("Enter")
     panel.get_by_text(re.compile("^5 × 2$")).wait_for()
+    image_of(page, "detector")
     assert "shape=2,5" in page.url
+
+
+@pytest.mark.services
+def test_recorded_detector_stands_as_its_template_says_wherever_the_server_works(lab, nexus, tab):
+    """AMOR has `[x, y]`: its picture was turned, and without the template, which the server did not find, a guess."""
+    lab.run("demo", "--duration", "1 s", "--data", "data/amor")
+    data = lab.folder / "data/amor"
+    # Neither the folder of `demo` nor its template is where it was.
+    moved = lab.folder / "moved"
+    data.rename(moved)
+    (moved / "demo.nexus.json").unlink()
+    process = lab.popen("web", "--data", moved, "--listen", "127.0.0.1:0", cwd="/")
+    page = tab(url_of(lab, process, moved))
+    image_of(page, "detector")
+    panel = page.get_by_role("article", name="detector")
+    panel.get_by_text(re.compile("^128 × 256$")).wait_for()
+    panel.get_by_text("↑ y_pixel_offset (m)").wait_for()
+    panel.get_by_text("→ x_pixel_offset (m)").wait_for()
+    assert panel.get_by_label("first pixel").input_value() == "1"
+    panel.locator("canvas").first.focus()
+    page.keyboard.press("ArrowRight")
+    read = panel.locator("output").filter(has_text="pixel").text_content()
+    x, y, pixel, column, row = re.fullmatch(
+        r"x_pixel_offset (\S+) m, y_pixel_offset (\S+) m, pixel (\d+), column (\d+), row (\d+): .*", read
+    ).groups()
+    assert int(pixel) == 1 + int(column) * 256 + 255 - int(row)
+    assert float(x) == pytest.approx(-0.085328125 + int(column) * 2 * 0.085328125 / 127, rel=1e-4)
+    assert float(y) == pytest.approx(0.09462890625 - int(row) * 2 * 0.09462890625 / 255, rel=1e-4)
+    assert refusals(page) == []
 
 
 @pytest.mark.services

@@ -84,7 +84,9 @@ pub(crate) fn wheel() -> Done {
 pub(crate) fn demo(args: &[String]) -> Done {
     setup::run()?;
     programs()?;
-    Step::new(tree::program("beamport")).args(["demo"]).args(args).become_it()
+    // A check of the tree ends with the report; `beamport demo` shows its page.
+    let ends = ["--no-page"].into_iter().filter(|flag| !args.iter().any(|arg| arg == flag));
+    Step::new(tree::program("beamport")).args(["demo"]).args(ends).args(args).become_it()
 }
 
 /// `cargo xtask bench`: builds, then becomes `beamport-bench ARGS`.

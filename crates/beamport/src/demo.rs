@@ -3,12 +3,16 @@
 //! The folder is locked from before it is cleared until the report is printed: of two demonstrations that begin at once,
 //! one is refused. A demonstration that cannot begin leaves nothing behind, and its fault names options of the command
 //! line.
+//!
+//! On a terminal the page stays until Ctrl-C. A script, a pipe and `--json` get the report, and no process stays.
 
 use crate::arguments::{Form, values};
 use crate::edges::Registry;
+use crate::log::print_notice;
 use crate::mover::template_check;
+use crate::page::Page;
 use crate::room;
-use crate::up::{OnTerm, Started};
+use crate::up::{OnTerm, Signals, Started};
 use crate::verbs::{Process, exit_status};
 use crate::{file, log};
 use clap::Args;
@@ -16,7 +20,7 @@ use flow::{Data, Fault};
 use settings::units::{self, Size};
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::IsTerminal as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -70,6 +74,9 @@ pub struct Demo {
     /// Folder for streams and file; removes an earlier demonstration there [default: ./beamport-data/demo]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
+    /// End with the report. Else the page stays until Ctrl-C, on a terminal and without `--json`
+    #[arg(long)]
+    pub no_page: bool,
     /// Output format.
     #[command(flatten)]
     pub form: Form,
@@ -89,10 +96,14 @@ fn demo(asked: &Demo, registry: &Registry) -> Result<ExitCode, Fault> {
     let _lock = lock(&folder)?;
     clear(&folder)?;
     match start(asked, registry, &folder) {
-        Ok(started) => {
-            let status = started.to_report(asked.form.json)?;
-            let look = format!("look at it as pictures: `beamport web --data {}`", folder.display());
-            let _ = writeln!(std::io::stderr(), "{look}");
+        Ok(mut started) => {
+            let (signals, mut page) = (started.signals(), started.page.take());
+            let status = started.work_and_report(&mut page, asked.form.json)?;
+            let stays = !asked.no_page && !asked.form.json && is_read_by_a_person() && !signals.came();
+            match page.filter(|_| stays) {
+                Some(mut page) => show(&mut page, &signals),
+                None => print_notice(format_args!("its page: `beamport web --data {}`", folder.display())),
+            }
             Ok(status)
         }
         Err(fault) => {
@@ -104,6 +115,18 @@ fn demo(asked: &Demo, registry: &Registry) -> Result<ExitCode, Fault> {
             Err(fault)
         }
     }
+}
+
+/// Whether a person waits for the report, and can press Ctrl-C.
+fn is_read_by_a_person() -> bool {
+    std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
+}
+
+/// Keeps the page until a signal comes.
+fn show(page: &mut Page, signals: &Signals) {
+    let location = page.location().unwrap_or_default();
+    print_notice(format_args!("\n{location}\nit stays until you press Ctrl-C"));
+    signals.until_one_comes(|| page.look());
 }
 
 fn start(asked: &Demo, registry: &Registry, folder: &Path) -> Result<Started, Fault> {
@@ -184,6 +207,7 @@ fn clear(folder: &Path) -> Result<(), Fault> {
         ours.contains(&name)
             || name.starts_with("control.sock")
             || name.starts_with("web.") && name.ends_with(".token")
+            || name.starts_with(web::TEMPLATE_START) && name.ends_with(web::TEMPLATE_END)
             || name.ends_with(".commits")
     };
     for entry in &entries {

@@ -118,6 +118,8 @@ pub const EXPORT_BYTES: usize = 1 << 20;
 
 /// Pause before a page that ended, or cannot be served, is started again.
 pub(crate) const PAGE_AGAIN: Duration = Duration::from_secs(1);
+/// Pause between two looks at whether the page of a demonstration lives, and whether Ctrl-C was pressed.
+pub(crate) const PAGE_LOOK: Duration = Duration::from_millis(100);
 
 /// Letters of the name that a client of the control socket gives itself: it stands in the record of its command.
 pub(crate) const FROM_CHARS_MAX: usize = 64;

@@ -19,6 +19,8 @@ pub(crate) struct Page {
     plan: web::Plan,
     data: PathBuf,
     listener: Option<TcpListener>,
+    /// Where it is, as it was printed.
+    location: String,
     child: Option<Child>,
     /// When it is tried again.
     next: Instant,
@@ -28,10 +30,22 @@ pub(crate) struct Page {
 impl Page {
     /// Starts the page of a data folder.
     pub(crate) fn start(plan: web::Plan, data: &Path) -> Self {
-        let mut page =
-            Self { plan, data: data.to_owned(), listener: None, child: None, next: Instant::now(), is_warned: false };
+        let mut page = Self {
+            plan,
+            data: data.to_owned(),
+            listener: None,
+            location: String::new(),
+            child: None,
+            next: Instant::now(),
+            is_warned: false,
+        };
         page.look();
         page
+    }
+
+    /// Where it is: none where it could not be served yet.
+    pub(crate) fn location(&self) -> Option<&str> {
+        self.listener.as_ref().map(|_| self.location.as_str())
     }
 
     /// Starts it again where it has ended.
@@ -60,7 +74,8 @@ impl Page {
             let tokens = web::Tokens::of(&self.data)?;
             let listener = self.plan.bind()?;
             let address = listener.local_addr().map_err(cannot)?;
-            print_notice(web::location(address, &tokens, &self.data, io::stderr().is_terminal()));
+            self.location = web::location(address, &tokens, &self.data, io::stderr().is_terminal()).to_string();
+            print_notice(&self.location);
             self.listener = Some(listener);
         }
         let Some(listener) = &self.listener else { return Err(Fault::new("cannot start the page", "")) };

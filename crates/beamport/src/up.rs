@@ -3,8 +3,8 @@
 use crate::arguments::Form;
 use crate::edges::Registry;
 use crate::figures::{bytes, thousands};
-use crate::file::{self, Instrument, Mistake};
-use crate::limits::{END_PATIENCE, LEAVE_RUNS};
+use crate::file::{self, Instrument, Mistake, SinkSection};
+use crate::limits::{END_PATIENCE, LEAVE_RUNS, PAGE_LOOK};
 use crate::log::{self, print_notice, print_warning};
 use crate::mover::{Mover, program, template_check};
 use crate::page::Page;
@@ -136,10 +136,33 @@ pub struct Started {
     mover: Mover,
     signals: Arc<AtomicUsize>,
     boards: Option<Simulated>,
-    page: Option<Page>,
+    /// The page, until somebody takes it.
+    pub(crate) page: Option<Page>,
     /// Names of the sources, and what they had lost before this start.
     sources: Vec<String>,
     lost_before: u64,
+}
+
+/// SIGINT and SIGTERM, as an instrument that was started hears them.
+pub(crate) struct Signals(Arc<AtomicUsize>);
+
+impl Signals {
+    /// Whether one came.
+    pub(crate) fn came(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+
+    /// Does something again and again until one comes. Nothing is open any more: a signal is not said to end runs.
+    pub(crate) fn until_one_comes(&self, mut again: impl FnMut()) {
+        let quiet = usize::MAX;
+        if self.0.compare_exchange(0, quiet, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+            return;
+        }
+        while self.0.load(Ordering::Relaxed) == quiet {
+            again();
+            std::thread::sleep(PAGE_LOOK);
+        }
+    }
 }
 
 /// Writes the resolved instrument file for the page, or removes it: part of one, or an old one, would mislead.
@@ -148,6 +171,28 @@ fn keep_settings(path: &Path, settings: &str) {
     if let Err(e) = std::fs::write(&part, settings).and_then(|()| std::fs::rename(&part, path)) {
         let _ = (std::fs::remove_file(&part), std::fs::remove_file(path));
         tracing::warn!("the page does not show the instrument file: `{}` is not written: {e}", path.display());
+    }
+}
+
+/// Copies the template of each sink into the data folder: from there the page has the shapes of detectors, wherever the
+/// folder lies later and whatever the template becomes. Returns what is copied, with the names of the copies.
+fn templates(instrument: &Instrument) -> Vec<(PathBuf, String)> {
+    let of = |sink: &SinkSection| Some((sink.template()?.to_owned(), sink.name.clone()));
+    let sinks = instrument.sinks.iter().filter(|sink| sink.is_first());
+    let named = |(path, sink)| (path, format!("{}{sink}{}", web::TEMPLATE_START, web::TEMPLATE_END));
+    sinks.filter_map(of).map(named).collect()
+}
+
+/// Writes such a copy; an old one would mislead.
+fn keep_template(from: &Path, to: &Path) {
+    let part = to.with_extension("json.part");
+    let has_room = std::fs::metadata(from).and_then(|about| match about.len() <= web::TEXT_BYTES_MAX {
+        true => Ok(()),
+        false => Err(std::io::Error::other("the template is larger than 16 MiB")),
+    });
+    if let Err(e) = has_room.and_then(|()| std::fs::copy(from, &part)).and_then(|_| std::fs::rename(&part, to)) {
+        let _ = (std::fs::remove_file(&part), std::fs::remove_file(to));
+        tracing::warn!("the page does not show the shapes of detectors: `{}` is not written: {e}", to.display());
     }
 }
 
@@ -162,7 +207,7 @@ impl Started {
         for section in instrument.sources() {
             section.plan.prepare(&Files { folder: &instrument.data })?;
         }
-        let (plan, settings) = (instrument.page, instrument.show());
+        let (plan, settings, templates) = (instrument.page, instrument.show(), templates(&instrument));
         log_start(&instrument);
         // A stream that is gathered of other hosts is the output of a worker.
         let is_source = |name: &str| !Data::is_book(name) && !instrument.is_gathered_here(name);
@@ -175,10 +220,17 @@ impl Started {
         let mover = Mover::start(instrument, registry, &signals)?;
         say_missing(&mover);
         let folder = &mover.data().folder;
+        // First these: the page reads them when the settings have changed.
+        templates.iter().for_each(|(from, name)| keep_template(from, &folder.join(name)));
         keep_settings(&folder.join(web::SETTINGS), &settings);
         let page = plan.map(|plan| Page::start(plan, folder));
         tracing::info!(streams = sources.len(), "the instrument is ready");
         Ok(Self { mover, signals, boards: None, page, sources, lost_before })
+    }
+
+    /// The signals that it has heard, for who goes on after its report.
+    pub(crate) fn signals(&self) -> Signals {
+        Signals(self.signals.clone())
     }
 
     /// The same with the simulated boards of its file, which send from now on.
@@ -187,10 +239,17 @@ impl Started {
         Ok(self)
     }
 
+    /// [`Self::work_and_report`] of its own page.
+    pub fn to_report(mut self, json: bool) -> Result<ExitCode, Fault> {
+        let mut page = self.page.take();
+        self.work_and_report(&mut page, json)
+    }
+
     /// Works until it is done and prints a report of each run that was not finished before this start: with `json` one
-    /// object a line. Exit status 1 where something was lost, 2 where a file was given up or a run cannot be told.
-    pub fn to_report(self, json: bool) -> Result<ExitCode, Fault> {
-        let Self { mut mover, signals, mut boards, mut page, sources, lost_before: sources_before } = self;
+    /// object a line. Exit status 1 where something was lost, 2 where a file was given up or a run cannot be told. The
+    /// page is kept alive meanwhile.
+    pub(crate) fn work_and_report(self, page: &mut Option<Page>, json: bool) -> Result<ExitCode, Fault> {
+        let Self { mut mover, signals, mut boards, sources, lost_before: sources_before, .. } = self;
         // What the mover knows of them: boards end before the runs.
         let passed = AtomicUsize::new(0);
         let mut line = LiveLine::new(json);

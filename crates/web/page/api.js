@@ -151,8 +151,9 @@
  * @property {number} messages
  * @property {number} events
  * @property {number} outside
- * @property {number} first_pixel
- * @property {boolean} guessed
+ * @property {number} first_pixel of `events`: the lowest number
+ * @property {[number, number, number] | null} [numbers] of `events`: that at the top left, and how much it rises from row
+ *   to row and from column to column
  * @property {string | null} unit
  * @property {Axis} axis of a curve
  * @property {[Axis, Axis]} [axes] of an image: rows and columns

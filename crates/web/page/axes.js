@@ -31,7 +31,8 @@ export class Axes {
     const width = ticksOfRows.reduce((most, { text }) => Math.max(most, text.length + 1), 0);
     this.element.style.gridTemplateColumns = `${width}ch minmax(0, calc(${ratio} * 32rem))`;
     if (!rows || !columns) return;
-    setText(this.rowTitle, `↓ ${titled(rows) || 'row'}`);
+    const rises = y.values[0] > y.values[y.values.length - 1];
+    setText(this.rowTitle, `${rises ? '↑' : '↓'} ${titled(rows) || 'row'}`);
     setText(this.columnTitle, `→ ${titled(columns) || 'column'}`);
     put(this.rows, ticksOfRows, 'top');
     put(this.columns, ticks(x.values, columns.edges), 'left');

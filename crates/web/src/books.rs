@@ -14,6 +14,11 @@ use wire::{bpas, bpct};
 /// Name of the file in the data folder to which `up` writes the resolved instrument file, without secrets.
 pub const SETTINGS: &str = "instrument.toml";
 
+/// The file in the data folder to which `up` copies the template of a sink: the name of the sink is between these.
+pub const TEMPLATE_START: &str = "instrument.";
+/// The end of its name.
+pub const TEMPLATE_END: &str = ".nexus.json";
+
 /// A question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Question {

@@ -22,7 +22,8 @@ mod section;
 mod server;
 mod tokens;
 
-pub use books::SETTINGS;
+pub use books::{SETTINGS, TEMPLATE_END, TEMPLATE_START};
+pub use limits::TEXT_BYTES_MAX;
 pub use section::{KEYS, Plan, read};
 pub use server::{Served, serve};
 pub use tokens::{Tokens, location};

@@ -41,12 +41,10 @@ pub(crate) const TREND_TIME: i64 = 60_000_000_000;
 pub(crate) const EVENTS_TIME: i64 = 1_000_000_000;
 /// Bytes of the messages whose events one panel counts: four million events.
 pub(crate) const EVENTS_BYTES_MAX: u64 = 32 << 20;
-/// Streams and origins whose guessed shape is kept.
-pub(crate) const SHAPES_MAX: usize = 1024;
+/// Streams and origins whose lowest and highest pixel is kept.
+pub(crate) const RANGES_MAX: usize = 1024;
 /// Pixels of a detector: 64 MiB of counts.
 pub(crate) const DETECTOR_PIXELS_MAX: i64 = 16 << 20;
-/// The same where pixel numbers have more and nothing says which ones are a detector's.
-pub(crate) const GUESSED_PIXELS: i64 = 1 << 20;
 /// Messages of which a trend keeps the values together: they are read and removed as one.
 pub(crate) const BLOCK: u64 = 1024;
 /// Blocks before the time of a trend that are searched for units, alarms and connections: some 65,000 messages. A
@@ -94,6 +92,6 @@ pub(crate) const ASIDE_MAX: u64 = 100;
 /// Commands that are listed: the newest.
 pub(crate) const COMMANDS_MAX: u64 = 200;
 /// Bytes of a template, or of the resolved instrument file, that is read.
-pub(crate) const TEXT_BYTES_MAX: u64 = 16 << 20;
+pub const TEXT_BYTES_MAX: u64 = 16 << 20;
 /// Runs in a status of the page, beside those that are not done: its list has fifty, its time bar may show older ones.
 pub(crate) const RUNS_SHOWN: usize = 500;

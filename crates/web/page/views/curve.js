@@ -184,12 +184,17 @@ export class CurveView {
       return;
     }
     const i = this.index(this.plot.posToVal(left, 'x'));
-    const { x, y, errors } = this.answer.arrays;
-    const place = (/** @type {number} */ at) => number(x.values[at] * this.factor);
-    const to = this.answer.axis.edges ? ` to ${place(i + 1)}` : '';
+    const { y, errors } = this.answer.arrays;
     const error = errors ? ` ± ${number(errors.values[i])}` : '';
-    const units = [this.unit, this.answer.unit].map((unit) => (unit ? ` ${unit}` : ''));
-    setText(this.value, `${place(i)}${to}${units[0]}: ${number(y.values[i])}${error}${units[1]}`);
+    const unit = this.answer.unit ? ` ${this.answer.unit}` : '';
+    setText(this.value, `${this.placed(i)}: ${number(y.values[i])}${error}${unit}`);
+  }
+
+  /** Where a value is on the axis. @param {number} i */
+  placed(i) {
+    const place = (/** @type {number} */ at) => number((this.answer?.arrays.x.values[at] ?? NaN) * this.factor);
+    const to = this.answer?.axis.edges ? ` to ${place(i + 1)}` : '';
+    return `${place(i)}${to}${this.unit ? ` ${this.unit}` : ''}`;
   }
 
   /**

@@ -23,30 +23,17 @@ class EventsView extends ImageView {
   constructor(settings, changed) {
     super(settings, changed);
     this.sum = element('p', { class: 'muted' });
-    const field = (/** @type {string} */ text, /** @type {number} */ least, /** @type {() => void} */ change) => {
-      const input = element('input', { type: 'number', min: least, step: 1, change });
-      return { input, label: element('label', {}, `${text} `, input) };
-    };
-    this.rows = field('rows', 1, () => this.reshape());
-    this.columns = field('columns', 1, () => this.reshape());
-    this.first = field('first pixel', 0, () => this.reshape());
-    this.note = element('span', { class: 'muted' });
-    this.tools.append(
-      windowChoice('last', WINDOWS, settings, 1, changed),
-      this.rows.label,
-      this.columns.label,
-      this.first.label,
-      this.note,
-    );
+    this.shape = new ShapeFields((shape, first) => this.set({ shape, first, region: null }));
+    this.tools.append(windowChoice('last', WINDOWS, settings, 1, changed), ...this.shape.labels);
     this.element.append(this.sum);
   }
 
   ask() {
-    const { shape, first, window, origin } = this.settings;
+    const { window, origin } = this.settings;
     return {
       ...super.ask(),
       window: Math.round((window ?? 1) * 1e9),
-      ...(shape ? { shape, first_pixel: first } : {}),
+      ...shaped(this.settings),
       ...(origin ? { origin } : {}),
     };
   }
@@ -54,24 +41,37 @@ class EventsView extends ImageView {
   /** @param {Answer} answer */
   draw(answer) {
     super.draw(answer);
-    const [rows, columns] = answer.shape;
-    for (const [field, value] of /** @type {const} */ ([
-      [this.rows, rows],
-      [this.columns, columns],
-      [this.first, answer.first_pixel ?? this.settings.first],
-    ])) {
-      if (document.activeElement !== field.input) field.input.value = String(value);
-    }
-    setText(this.note, answer.guessed ? '(a guess)' : '');
+    this.shape.show([...answer.shape, answer.first_pixel]);
     setText(this.sum, describe(answer, 'in no pixel'));
   }
+}
 
-  reshape() {
-    const [rows, columns, first] = [this.rows, this.columns, this.first].map((field) => field.input.valueAsNumber);
-    if (!(rows >= 1 && columns >= 1 && first >= 0)) return;
-    // A part of another shape is elsewhere.
-    this.set({ shape: [rows, columns], first, region: null });
+/** Fields for the shape of a detector. */
+export class ShapeFields {
+  /** @param {(shape: number[], first: number) => void} changed a part of another shape is elsewhere */
+  constructor(changed) {
+    const change = () => {
+      const [rows, columns, first] = this.fields.map((field) => field.valueAsNumber);
+      if (rows >= 1 && columns >= 1 && first >= 0) changed([rows, columns], first);
+    };
+    this.fields = [1, 1, 0].map((least) => element('input', { type: 'number', min: least, step: 1, change }));
+    this.labels = ['rows', 'columns', 'first pixel'].map((text, i) => element('label', {}, `${text} `, this.fields[i]));
   }
+
+  /** @param {number[]} values of the fields in which nobody types */
+  show(values) {
+    for (const [i, value] of values.entries()) {
+      if (document.activeElement !== this.fields[i]) this.fields[i].value = String(value);
+    }
+  }
+}
+
+/**
+ * The shape of a request, where one was typed.
+ * @param {Settings} settings
+ */
+export function shaped({ shape, first }) {
+  return shape ? { shape, first_pixel: first } : {};
 }
 
 /**

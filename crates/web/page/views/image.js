@@ -234,13 +234,14 @@ export class ImageView {
     const column = Math.min(shape[1] - 1, Math.floor(share[0] * shape[1]));
     const [x0, y0, x1, y1] = this.region;
     const reduced = shape[1] < x1 - x0 || shape[0] < y1 - y0 ? ` (${this.settings.reduce})` : '';
-    const { axes, unit, arrays } = this.answer;
+    const { axes, unit, arrays, numbers } = this.answer;
     const error = arrays.errors ? ` ± ${number(arrays.errors.values[row * shape[1] + column])}` : '';
     const value = `${number(values[row * shape[1] + column])}${error}${unit ? ` ${unit}` : ''}`;
     // Rows and columns have names and units of their own where the message has axes.
     const places = axes
       ? [placed(axes[1], arrays.x.values, column), placed(axes[0], arrays.y.values, row)].filter((place) => place)
       : [];
+    if (numbers) places.push(`pixel ${numbers[0] + this.cursor[1] * numbers[1] + this.cursor[0] * numbers[2]}`);
     places.push(`column ${this.cursor[0]}, row ${this.cursor[1]}`);
     setText(this.value, `${places.join(', ')}: ${value}${reduced}`);
   }

@@ -5,6 +5,7 @@ import events from './events.js';
 import groups from './groups.js';
 import image from './image.js';
 import message from './message.js';
+import pixels from './pixels.js';
 import spectrum from './spectrum.js';
 import trend from './trend.js';
 
@@ -27,4 +28,4 @@ import trend from './trend.js';
  */
 
 /** In the order of the choice. @type {ViewKind[]} */
-export const VIEWS = [image, events, curve, spectrum, trend, groups, message];
+export const VIEWS = [image, events, pixels, curve, spectrum, trend, groups, message];

@@ -8,6 +8,7 @@
 mod cache;
 mod detectors;
 mod gaps;
+mod grid;
 mod labelled;
 mod lanes;
 mod panel;

@@ -119,12 +119,14 @@ fn events_are_an_image_and_a_spectrum() {
         {"stream": "detector", "view": "spectrum", "width": 10},
     ]}));
     let facts = &seen.panels[0];
-    assert_eq!((&facts["view"], &facts["guessed"], &facts["shape"]), (&json!("events"), &json!(true), &json!([5, 4])));
+    // Nothing says how the pixels lie: they are no picture.
+    assert_eq!((&facts["view"], &facts["region"]), (&json!("pixels"), &json!([1, 0, 18, 0])));
     assert_eq!((&facts["messages"], &facts["events"], &facts["outside"]), (&json!(2), &json!(6), &json!(0)));
     assert_eq!((&facts["from"], &facts["to"]), (&json!(at(1)), &json!(at(2))));
-    let mut counts = vec![0.0; 20];
+    let mut counts = vec![0.0; 17];
     (counts[0], counts[1], counts[15], counts[16]) = (1.0, 3.0, 1.0, 1.0);
-    assert_eq!(seen.array(0, "values"), counts);
+    assert_eq!(seen.array(0, "y"), counts);
+    assert_eq!((seen.array(0, "x")[0], seen.array(0, "x").last()), (1.0, Some(&18.0)));
     let facts = &seen.panels[1];
     assert_eq!((&facts["messages"], &facts["outside"], &facts["shape"]), (&json!(1), &json!(1), &json!([2, 8])));
     assert_eq!(seen.array(1, "values")[..3], [0.0, 2.0, 0.0]);
