@@ -1,7 +1,7 @@
 // The axes of an image: names, units and values along its sides.
 
 import { element, setText } from './dom.js';
-import { number } from './format.js';
+import { number, precise } from './format.js';
 
 /** @typedef {import('./api.js').Answer} Answer */
 /** @typedef {import('./api.js').Axis} Axis */
@@ -118,7 +118,7 @@ export function ticks(values, edges) {
     while (i < last && (rises ? values[i] < value : values[i] > value)) i += 1;
     const share = (value - values[i - 1]) / (values[i] - values[i - 1] || 1);
     const at = place(i - 1) + (place(i) - place(i - 1)) * Math.min(1, Math.max(0, share));
-    found.push({ at, text: number(Number(value.toPrecision(6))) });
+    found.push({ at, text: precise(value, step) });
   }
   return apart(found);
 }

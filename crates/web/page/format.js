@@ -44,6 +44,29 @@ export function number(value) {
 }
 
 /**
+ * A value of a scale with so many digits that its neighbours, a step away, have other texts.
+ * @param {number} value
+ * @param {number} step
+ * @returns {string}
+ */
+export function precise(value, step) {
+  const digits = Math.ceil(Math.log10(Math.abs(value / step)) + 1e-9) + 1;
+  return digits > 6 && digits <= 16 ? String(Number(value.toPrecision(digits))) : number(Number(value.toPrecision(6)));
+}
+
+/**
+ * Texts for the ticks of a scale.
+ * @param {(number | null)[]} splits
+ * @returns {string[]}
+ */
+export function scaleTexts(splits) {
+  const values = /** @type {number[]} */ (splits.filter((split) => split != null));
+  const steps = values.slice(1).map((value, i) => Math.abs(value - values[i]));
+  const step = Math.min(...steps.filter((one) => one > 0));
+  return splits.map((split) => (split == null ? '' : Number.isFinite(step) ? precise(split, step) : number(split)));
+}
+
+/**
  * Date and time, UTC, to the ms.
  * @param {number} ns since 1970 UTC
  * @returns {string}

@@ -2,7 +2,7 @@
 
 import { side, titled } from '../axes.js';
 import { element, flip, setText, zoomByKey } from '../dom.js';
-import { number } from '../format.js';
+import { number, scaleTexts } from '../format.js';
 
 /** @typedef {import('../api.js').Answer} Answer */
 /** @typedef {import('../state.js').Settings} Settings */
@@ -136,9 +136,9 @@ export class CurveView {
             labelSize: 20,
             size: 30,
             space: 70,
-            values: (_plot, splits) => splits.map(number),
+            values: (_plot, splits) => scaleTexts(splits),
           },
-          { ...axis, size: side, values: (_plot, splits) => splits.map((split) => (split == null ? '' : number(split))) },
+          { ...axis, size: side, values: (_plot, splits) => scaleTexts(splits) },
         ],
         series: [
           {},

@@ -236,7 +236,8 @@ export class ImageView {
     const reduced = shape[1] < x1 - x0 || shape[0] < y1 - y0 ? ` (${this.settings.reduce})` : '';
     const { axes, unit, arrays, numbers } = this.answer;
     const error = arrays.errors ? ` ± ${number(arrays.errors.values[row * shape[1] + column])}` : '';
-    const value = `${number(values[row * shape[1] + column])}${error}${unit ? ` ${unit}` : ''}`;
+    const here = values[row * shape[1] + column];
+    const value = Number.isNaN(here) ? 'masked' : `${number(here)}${error}${unit ? ` ${unit}` : ''}`;
     // Rows and columns have names and units of their own where the message has axes.
     const places = axes
       ? [placed(axes[1], arrays.x.values, column), placed(axes[0], arrays.y.values, row)].filter((place) => place)
@@ -362,7 +363,7 @@ export function limits(values, cut) {
 }
 
 /**
- * Colours of values. NaN is transparent.
+ * Colours of values. NaN, a masked pixel, is transparent.
  * @param {Numbers} values
  * @param {number} low
  * @param {number} high

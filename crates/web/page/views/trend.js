@@ -2,7 +2,7 @@
 
 import { side } from '../axes.js';
 import { element, setText, Table, windowChoice } from '../dom.js';
-import { count, number, time } from '../format.js';
+import { count, number, scaleTexts, time } from '../format.js';
 
 /** @typedef {import('../api.js').Answer} Answer */
 /** @typedef {import('../state.js').Settings} Settings */
@@ -155,7 +155,7 @@ class TrendView {
         scales: { x: { time: true, auto: false }, y: { range: (_plot, low, high) => margin(low, high) } },
         axes: [
           { ...axis, values: '{HH}:{mm}:{ss}', space: 70, size: 30 },
-          { ...axis, size: side, values: (_plot, splits) => splits.map(number) },
+          { ...axis, size: side, values: (_plot, splits) => scaleTexts(splits) },
         ],
         series: [
           {},

@@ -2,6 +2,8 @@
 //!
 //! The last two dimensions are rows and columns; of more dimensions the first plane is shown. An image whose last
 //! dimension is 3 or 4 has colours (as areaDetector's RGB1 has): each pixel is the mean of its colours.
+//!
+//! Masked pixels, NaN and 2^32-1 of `uint32` (as EIGER and JUNGFRAU mark them), have no part in what is made of others.
 
 use super::panel::{Panel, Reduce};
 use crate::answer::Answer;
@@ -74,9 +76,15 @@ pub(super) fn put(
     }
     let (columns, rows) = (size.0.min(x1 - x0), size.1.min(y1 - y0));
     let part = Part { bytes, plane, x: (x0, x1), y: (y0, y1), columns, rows };
-    let is_whole = columns == x1 - x0 && rows == y1 - y0 && plane.colours == 1;
+    let is_masked = part.is_masked(dtype);
+    // Marks are no values: whole numbers have none that says so.
+    let is_whole =
+        columns == x1 - x0 && rows == y1 - y0 && plane.colours == 1 && !(is_masked && dtype == DType::UInt32);
     answer.room(columns * rows, if is_whole { dtype.size() } else { 4 })?;
-    let values = reduce(dtype, &part, panel.reduce);
+    let values = match is_masked {
+        true => reduce_valid(dtype, &part, panel.reduce),
+        false => reduce(dtype, &part, panel.reduce),
+    };
     let (low, high) = extremes(&values);
     let array = if is_whole {
         let row = |y: usize| {
@@ -111,6 +119,69 @@ struct Part<'a> {
     y: (usize, usize),
     columns: usize,
     rows: usize,
+}
+
+/// The mark of a masked pixel.
+const MASKED: u32 = u32::MAX;
+
+impl Part<'_> {
+    /// The elements of a row of the image that are in the part.
+    fn elements<const N: usize>(&self, y: usize) -> &[[u8; N]] {
+        let start = (y * self.plane.columns + self.x.0) * N * self.plane.colours;
+        let length = (self.x.1 - self.x.0) * N * self.plane.colours;
+        self.bytes.get(start..start + length).unwrap_or_default().as_chunks::<N>().0
+    }
+
+    /// True if a pixel is masked.
+    fn is_masked(&self, dtype: DType) -> bool {
+        // Without a branch for each element the compiler makes vector instructions of it.
+        let any = |y: usize| match dtype {
+            DType::UInt32 => self.elements(y).iter().fold(false, |any, e| any | (u32::from_le_bytes(*e) == MASKED)),
+            DType::Float32 => self.elements(y).iter().fold(false, |any, e| any | f32::from_le_bytes(*e).is_nan()),
+            DType::Float64 => self.elements(y).iter().fold(false, |any, e| any | f64::from_le_bytes(*e).is_nan()),
+            _ => false,
+        };
+        matches!(dtype, DType::UInt32 | DType::Float32 | DType::Float64) && (self.y.0..self.y.1).any(any)
+    }
+}
+
+/// The same without masked pixels; NaN where all are masked.
+fn reduce_valid(dtype: DType, part: &Part<'_>, how: Reduce) -> Vec<f32> {
+    let unmasked = |value: u32| if value == MASKED { f64::NAN } else { f64::from(value) };
+    match dtype {
+        DType::UInt32 => valid(part, how, |bytes| unmasked(u32::from_le_bytes(bytes))),
+        DType::Float32 => valid(part, how, |bytes| f64::from(f32::from_le_bytes(bytes))),
+        _ => valid(part, how, f64::from_le_bytes),
+    }
+}
+
+fn valid<const N: usize>(part: &Part<'_>, how: Reduce, value: impl Fn([u8; N]) -> f64) -> Vec<f32> {
+    let (width, height, colours) = (part.x.1 - part.x.0, part.y.1 - part.y.0, part.plane.colours);
+    let edges: Vec<usize> = (0..=part.columns).map(|i| i * width / part.columns).collect();
+    let mut values = Vec::with_capacity(part.rows * part.columns);
+    for row in 0..part.rows {
+        // Of each cell: the sum, the largest value, and how many have one.
+        let mut cells = vec![(0.0, f64::NEG_INFINITY, 0_usize); part.columns];
+        for y in part.y.0 + row * height / part.rows..part.y.0 + (row + 1) * height / part.rows {
+            let elements = part.elements::<N>(y);
+            for (cell, edge) in cells.iter_mut().zip(edges.windows(2)) {
+                let pixels = elements.get(edge[0] * colours..edge[1] * colours).unwrap_or_default();
+                for pixel in pixels.chunks_exact(colours) {
+                    let mean = pixel.iter().map(|element| value(*element)).sum::<f64>() / colours as f64;
+                    if !mean.is_nan() {
+                        *cell = (cell.0 + mean, cell.1.max(mean), cell.2 + 1);
+                    }
+                }
+            }
+        }
+        values.extend(cells.into_iter().map(|(sum, most, count)| match how {
+            _ if count == 0 => f32::NAN,
+            Reduce::Mean => (sum / count as f64) as f32,
+            Reduce::Sum => sum as f32,
+            Reduce::Max => most as f32,
+        }));
+    }
+    values
 }
 
 fn reduce(dtype: DType, part: &Part<'_>, how: Reduce) -> Vec<f32> {
@@ -252,6 +323,26 @@ mod tests {
         assert_eq!(Plane::of(&[9, 480, 640]), Some(Plane { rows: 480, columns: 640, colours: 1, planes: 9 }));
         assert_eq!(Plane::of(&[]), None);
         assert_eq!(Plane::of(&[0, 5]), None);
+    }
+
+    #[test]
+    fn masked_pixels_have_no_part_in_others() {
+        let pixels = [1, MASKED, 2, 3, MASKED, MASKED, 4, 5_u32];
+        let bytes: Vec<u8> = pixels.into_iter().flat_map(u32::to_le_bytes).collect();
+        let part = part(&bytes, (2, 4, 1), (2, 1));
+        assert!(part.is_masked(DType::UInt32));
+        assert_eq!(reduce_valid(DType::UInt32, &part, Reduce::Mean), [1.0, 3.5]);
+        assert_eq!(reduce_valid(DType::UInt32, &part, Reduce::Max), [1.0, 5.0]);
+        assert_eq!(reduce_valid(DType::UInt32, &part, Reduce::Sum), [1.0, 14.0]);
+        let whole = Part { columns: 4, rows: 2, ..part };
+        let values = reduce_valid(DType::UInt32, &whole, Reduce::Mean);
+        assert_eq!((values[0], values[1].is_nan(), values[7]), (1.0, true, 5.0));
+        assert_eq!(extremes(&values), (Some(1.0), Some(5.0)));
+        let bytes: Vec<u8> = [f32::NAN, 1.0, 3.0, f32::NAN].into_iter().flat_map(f32::to_le_bytes).collect();
+        let part = self::part(&bytes, (1, 4, 1), (2, 1));
+        assert!(part.is_masked(DType::Float32));
+        assert_eq!(reduce_valid(DType::Float32, &part, Reduce::Mean), [1.0, 3.0]);
+        assert!(!self::part(&bytes, (1, 8, 1), (2, 1)).is_masked(DType::UInt16));
     }
 
     #[test]
