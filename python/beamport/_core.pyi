@@ -306,7 +306,7 @@ class Writer:
     # Bytes, or the id of a schema with its fields.
     def append(
         self,
-        content: str | bytes | bytearray | memoryview | NDArray[np.uint8],
+        content: Any,
         fields: Mapping[str, Any] | bytes | bytearray | memoryview | NDArray[np.uint8] | None = None,
         *,
         time: _Time | None = None,

@@ -271,6 +271,10 @@ def open(folder: str | os.PathLike[str]) -> Data:
         0 [3 1 2]
         1 [4 2 3]
     """
+    if not os.fspath(folder):
+        raise Error(
+            "cannot open a data folder", "its name is empty", 'write `beamport.open(".")` for the working folder'
+        )
     path = Path(folder)
     try:
         is_there = path.is_dir()

@@ -93,6 +93,7 @@ def worker(
 
     With `gather` the code is given one array of the frames of a batch, shape `(N, ...)`, a copy that it may keep and
     change. A list of N results is one for each frame, in their order; anything else is a result of the last frame.
+    Where the frames of a batch differ in shape or type, each is given alone, as `(1, ...)`.
     `gather="pinned"` makes it in page-locked memory of PyTorch or CuPy, which a GPU reads while the code goes on.
     With `pad` the array always has `batch` frames, at the end of a run some of zeros, and the keyword argument `count`
     is how many are real; results behind these are dropped.

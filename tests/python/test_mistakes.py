@@ -259,6 +259,19 @@ def test_of_writing(tmp_path):
             with pytest.raises(beamport.Error) as refused:
                 writer.append(content, fields)
             assert instead in str(refused.value)
+        for value, kind, instead in (
+            (None, TypeError, "append a value"),
+            ([np.ones(2), np.ones(3)], TypeError, "2 messages: append each of them"),
+            ({1, 2}, TypeError, "`sorted(value)`"),
+            (np.array(["a"]), TypeError, "`a.tolist()`"),
+            (np.ones(20, "u1"), beamport.Error, "`append(beamport.result(value))`"),
+            (b"abc", beamport.Error, "`append(payload)`"),
+            ("dark", beamport.Error, "`append(beamport.result(value))`"),
+        ):
+            with pytest.raises(kind) as refused:
+                writer.append(value)
+            assert instead in str(refused.value)
+        assert writer.count == 0
         with pytest.raises(beamport.Error, match="append to another stream"):
             data.create("camera")
     with pytest.raises(beamport.Error, match="choose a name of letters"):
@@ -271,6 +284,8 @@ def test_of_opening(tmp_path):
         with pytest.raises(beamport.Error) as refused:
             beamport.open(tmp_path / path)
         assert instead in refused.value.hint
+    with pytest.raises(beamport.Error, match=r'write `beamport.open\("."\)`'):
+        beamport.open("")
     with pytest.raises(beamport.Error, match="start it with `beamport up FILE`"):
         beamport.open(tmp_path).begin("nickel-2")
     with pytest.raises(beamport.Error, match="return it, or run `beamport up`"):

@@ -66,6 +66,34 @@ def test_numbers_go_on_where_the_stream_ended(data):
     assert [m["value"] for m in again["log"].read()] == [0, 1, 2, 3]
 
 
+def test_a_value_is_appended_as_the_message_that_it_is_where_a_source_yields_it(data):
+    q = np.arange(3.0)
+    with data.create("values") as writer, data.create("copies") as copies:
+        writer.append(np.ones((3, 4), "u2"))
+        writer.append(1.5, origin="T", time=T0)
+        writer.append({"note": ["hello", {"deep": 1}]})
+        writer.append(beamport.result(q, name="I", unit="1/cm", axes={"Q": (q, "1/angstrom")}, time=T0, origin_seq=7))
+        writer.append(beamport.result("dark"))
+        writer.append((np.zeros(2), {"beam": 1.0}))
+        writer.wait()
+        for m in data["values"]:
+            copies.append(m)
+        copies.append(data["values"][3], origin="other")
+    frame, value, json, curve, text, attributed = data["values"]
+    assert frame.array.shape == (3, 4) and frame.origin == "values" and (frame.origin_seq, frame["id"]) == (0, 0)
+    assert (value.value, value.origin, value.source_time, value.origin_seq) == (1.5, "T", T0, 0)
+    assert json.value == {"note": ["hello", {"deep": 1}]} and json.origin_seq == 1
+    assert (curve.schema, curve.origin, curve.source_time, curve.origin_seq) == ("da00", "I", T0, 7)
+    assert text.value == "dark" and attributed.metadata == {"beam": 1.0} and attributed["id"] == 3
+    *same, renamed = data["copies"]
+
+    def key(m):
+        return m.schema, m.origin, m.origin_seq, m.source_time, bytes(m.payload)
+
+    assert [key(m) for m in same] == [key(m) for m in data["values"]]
+    assert (renamed.origin, renamed.source_time, renamed.origin_seq) == ("other", T0, 7)
+
+
 def test_every_schema_that_can_be_serialised_can_be_appended_by_its_fields(data):
     frame = np.arange(24, dtype=np.uint16).reshape(2, 3, 4)
     attributes = [{"name": "gain", "data": 2.5}, {"name": "mode", "description": "d", "source": "PV", "data": "fast"}]
@@ -126,7 +154,7 @@ def test_every_schema_that_can_be_serialised_can_be_appended_by_its_fields(data)
         ("bprn", {}, "schema `bprn` is not one that is made of fields"),
         ("f144", None, "is given without `fields`"),
         ("mine!", b"x", "not a schema id of four letters"),
-        (b"1", None, "1 bytes are too few"),
+        (b"1", None, "its 1 bytes do not begin as a message does"),
         (b"12345678", {}, "without a schema"),
     ],
 )

@@ -199,6 +199,31 @@ def test_the_code_waits_for_a_slow_reader(lab):
     assert [m.value for m in messages(lab, "slow")] == list(range(3000))
 
 
+@pytest.mark.parametrize("policy", ["drop-oldest", "drop-newest"])
+def test_a_source_that_drops_does_not_stop_the_code_and_counts_each_message(lab, policy):
+    (lab.folder / "mine.py").write_text(SLOW)
+    worker = f'[worker.slow]\ncall = "mine.py:slow"\ninputs = ["camera"]\npython = "{sys.executable}"\n'
+    more = f'parameters = {{ count = 3000 }}\nwhen_full = "{policy}"\n'
+    lab.write(source("camera", "mine.py:noted", more, live="1 MiB") + worker + RUN)
+    process, _ = lab.up_ready()
+    at = lab.folder / "at"
+    until(lambda: at.exists() and at.read_text() == "2999", "the code waits")
+    (lab.folder / "go").write_text("")
+    # Loss is an exit status of 1.
+    report = lab.report(process, status=1)
+    entry = [row for row in report["ledger"] if row["account"] == "entry"]
+    (stage,) = [row for row in report["ledger"] if row["account"] == "stage"]
+    values = [m.value for m in messages(lab, "slow")]
+    assert report["closed"] and len(values) == len(set(values)) == stage["done"] and values == sorted(values)
+    assert sum(row["sent"] for row in entry) == 3000
+    if policy == "drop-newest":
+        # Also those at the end, behind the last message of the run that found room.
+        assert values[-1] < 2999 and sum(row["lost"].get("full", 0) for row in entry) == 3000 - len(values) > 0
+    else:
+        assert stage["read"] == 3000 and stage["lost"]["full"] > 0
+        assert stage["done"] + stage["lost"]["full"] + stage["held"] == 3000
+
+
 def still(path) -> int | None:
     """The number in a file, if it stays the same for a second."""
     read = lambda: int(path.read_text() or 0) if path.exists() else 0  # noqa: E731

@@ -1,23 +1,26 @@
 //! Writers: a stream that a Python program makes, and what it appends to it.
 //!
 //! Constraints: an array is copied once, from where it lies into stream memory; messages of less than
-//! [`DIRECT_BYTES_MIN`] go by way of a buffer that is kept. While a writer waits, other Python threads run.
+//! [`DIRECT_BYTES_MIN`] go by way of a buffer that is kept. While a writer waits, other Python threads run. A value
+//! becomes the message that it is where the code of a source yields it.
 //!
 //! Failure behaviour: every error from outside is a `beamport.Error`; what was appended before it stays.
 
 use crate::fault;
-use crate::limits::{DIRECT_BYTES_MIN, WAIT_STEP};
+use crate::limits::{DIRECT_BYTES_MIN, OF_SOURCE, WAIT_STEP};
 use crate::memory::{Exported, unpicklable};
 use crate::message::{Message as Made, of_bytes};
 use crate::named::{Beside, Named};
 use crate::owned::Ours;
-use crate::stream::nanoseconds;
-use flow::{Appender, Data, Fault, Label};
+use crate::results::{Call, Own, Place, Results, Undone, walk};
+use crate::time::nanoseconds;
+use flow::{Appender, Data, Fault, Label, Stop};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyMapping, PyString};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use store::{Options, SchemaId};
+use store::{Entry, Options, SchemaId};
 use wire::Message;
 
 /// Writes a stream: appends messages at its end. `Data.create` opens one.
@@ -65,12 +68,14 @@ impl Writer {
 
     /// Append one message; returns its sequence. Waits for room where readers hold the stream back.
     ///
-    /// content: the message as bytes, as `beamport.wire.serialise_...` makes it; or its schema (`"ev44"`), with `fields`.
+    /// content: its schema (`"ev44"`), with `fields`; the message as bytes, as `beamport.wire.serialise_...` makes
+    ///     it; a message; or a value: a number, an array, a `dict` or `beamport.result(...)`, as a source yields it.
     /// fields: values by the names of the schema, with numpy arrays, numbers, texts, and dictionaries for tables. A
     ///     time and a `source_name` that are left out are `time` (or now) and `origin`. Or, with a schema that beamport
     ///     does not know, bytes.
     /// time: source time, as `since` of `Stream.read` takes it. Default: the time in the message, else now.
-    /// origin: who made it. Default: the name in the message (`source_name`, `name`, `source` or `key`).
+    /// origin: who made it. Default: the name in the message (`source_name`, `name`, `source` or `key`); of a value the
+    ///     name of the stream.
     /// origin_seq: its number from its maker. Default: one more than the newest of the origin.
     #[pyo3(signature = (content, fields=None, *, time=None, origin=None, origin_seq=None))]
     fn append(
@@ -102,10 +107,10 @@ impl Writer {
             }
             (Some(schema), None) => Err(self.refused(py, format!("schema `{schema}` is given without `fields`"))),
             (None, Some(_)) => Err(self.refused(py, "`fields` are given without a schema".to_owned())),
-            (None, None) => {
-                let exported = Exported::of(content)?;
-                self.append_bytes(py, exported.bytes(), None, &given)
-            }
+            (None, None) => match payload(content)? {
+                Some(payload) => self.append_bytes(py, payload.bytes(), None, &given),
+                None => self.append_value(py, content, &given),
+            },
         }
     }
 
@@ -260,7 +265,10 @@ impl Writer {
 
     fn refused(&self, py: Python<'_>, cause: String) -> PyErr {
         let fault = Fault::new(format!("cannot append to stream `{}`", self.name), cause);
-        fault::error(py, fault.hint("write `append(\"f144\", {\"source_name\": ...})` or `append(payload)`"))
+        fault::error(py, fault.hint(
+                "write `append(\"f144\", {\"source_name\": ...})` or `append(payload)`; a text or an array of bytes as a \
+                 value: `append(beamport.result(value))`",
+            ))
     }
 
     /// Time and origin of a message: as said, else what it says itself.
@@ -302,11 +310,50 @@ impl Writer {
         given: &Given<'_>,
     ) -> PyResult<u64> {
         let message = wire::read(payload).ok();
-        let Some(id) = schema.or_else(|| wire::schema_id(payload)) else {
-            return Err(self.refused(py, format!("{} bytes are too few for a message", payload.len())));
+        let said = wire::schema_id(payload).filter(|id| id.iter().all(u8::is_ascii_graphic));
+        let Some(id) = schema.or(said) else {
+            return Err(self.refused(py, format!("its {} bytes do not begin as a message does", payload.len())));
         };
         let label = self.label(given, message.as_ref(), id);
         self.push(py, |appender| appender.push(&label, &[payload]))
+    }
+
+    /// Appends a value as one message.
+    fn append_value(&mut self, py: Python<'_>, value: &Bound<'_, PyAny>, given: &Given<'_>) -> PyResult<u64> {
+        let mut leaves = Vec::new();
+        let now = given.time.unwrap_or_else(|| self.data.media.now());
+        let mut entry: Entry = bytemuck::Zeroable::zeroed();
+        (entry.source_time, entry.arrival_time) = (now, now);
+        let walked = walk(&call(&none(&entry)), value, 0, &mut |_, leaf| {
+            leaves.push(leaf);
+            Ok(())
+        });
+        let done = walked.and_then(|()| match leaves.as_slice() {
+            [leaf] => {
+                let own = Own::of(leaf, entry.source_time)?;
+                entry.source_time = given.time.or(own.time).unwrap_or(now);
+                let origin = given.origin.or(own.name.as_deref()).unwrap_or(&self.name).to_owned();
+                let number = given.origin_seq.or(own.origin_seq);
+                let next = self.appender(py)?.next_number(&origin).map_err(|fault| fault::error(py, fault))?;
+                entry.origin_seq = number.unwrap_or(next);
+                let mut out = One { py, writer: self, origin: &origin, number, given, sequence: Ok(0) };
+                let pushed = Results::default().push(&call(&none(&entry)), 0, leaf, &mut out);
+                match pushed {
+                    Ok(()) | Err(Undone::Stop(Stop::Full)) => out.sequence.map_err(Undone::Raised),
+                    Err(undone) => Err(undone),
+                }
+            }
+            [] => Err(PyTypeError::new_err("`None` is no message: append a value").into()),
+            several => {
+                let cause = format!("the value is {} messages: append each of them", several.len());
+                Err(PyTypeError::new_err(cause).into())
+            }
+        });
+        done.map_err(|undone| match undone {
+            Undone::Raised(raised) => raised,
+            Undone::Stop(Stop::Fault(wrong)) => fault::error(py, wrong),
+            Undone::Stop(Stop::Full) => self.refused(py, "there is no room".to_owned()),
+        })
     }
 
     /// Offers a message until there is room for it, and publishes it.
@@ -324,5 +371,61 @@ impl Writer {
             py.check_signals()?;
             py.detach(|| appender.wait_room(WAIT_STEP));
         }
+    }
+}
+
+/// The message in place of those that code is called with, of which a value has none.
+fn none(entry: &Entry) -> [store::Message<'_>; 1] {
+    [store::Message { sequence: OF_SOURCE, entry, payload: &[] }]
+}
+
+fn call<'m>(none: &'m [store::Message<'m>; 1]) -> Call<'m> {
+    Call { messages: none, rows: &[0] }
+}
+
+/// The bytes of a whole message: bytes, a view of bytes, or an array of them of one dimension. `None`: it is a value.
+fn payload(content: &Bound<'_, PyAny>) -> PyResult<Option<Exported>> {
+    if content.cast::<Made>().is_ok() {
+        return Ok(None);
+    }
+    let Ok(exported) = Exported::of(content) else { return Ok(None) };
+    let buffer = exported.buffer();
+    Ok((buffer.item_size() == 1 && buffer.dimensions() == 1).then_some(exported))
+}
+
+/// One message at the end of a stream.
+struct One<'w, 'py> {
+    py: Python<'py>,
+    writer: &'w mut Writer,
+    /// Name of its origin where it has none.
+    origin: &'w str,
+    number: Option<u64>,
+    given: &'w Given<'w>,
+    sequence: PyResult<u64>,
+}
+
+impl One<'_, '_> {
+    fn append(&mut self, label: &Label<'_>, parts: &[&[u8]]) -> Result<(), Stop> {
+        self.sequence = self.writer.push(self.py, |appender| appender.push(label, parts));
+        self.sequence.as_ref().map(drop).map_err(|_| Stop::Full)
+    }
+}
+
+impl Place for One<'_, '_> {
+    fn maker(&self) -> &str {
+        self.origin
+    }
+
+    fn push(&mut self, _of: &Entry, made: &flow::Made, name: Option<&str>, parts: &[&[u8]]) -> Result<(), Stop> {
+        let origin = self.given.origin.or(name).unwrap_or(self.origin);
+        let label = Label { time: made.source_time, origin, number: self.number, schema: made.schema };
+        self.append(&label, parts)
+    }
+
+    fn push_own(&mut self, origin: &str, made: &flow::Made, is_numbered: bool, parts: &[&[u8]]) -> Result<(), Stop> {
+        let time = self.given.time.unwrap_or(made.source_time);
+        let origin = self.given.origin.unwrap_or(if origin.is_empty() { self.origin } else { origin });
+        let number = self.given.origin_seq.or(is_numbered.then_some(made.origin_seq));
+        self.append(&Label { time, origin, number, schema: made.schema }, parts)
     }
 }

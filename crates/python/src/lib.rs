@@ -29,6 +29,7 @@ mod position;
 mod reader_pool;
 mod results;
 mod stream;
+mod time;
 mod trial;
 mod worker;
 mod writer;

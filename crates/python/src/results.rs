@@ -9,6 +9,7 @@
 use crate::limits::OF_SOURCE;
 use crate::memory::bytes_of_buffer;
 use crate::message::Message;
+use crate::time::nanoseconds;
 use flow::{Ended, Fault, Made, Outputs, Stop};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
@@ -133,6 +134,28 @@ pub(crate) enum Leaf<'py> {
     /// As `beamport._result.said` describes it: whether the code named the message that it belongs to, kind, name,
     /// content, attributes; and the result, if it has a time or a number of its own.
     Said(Bound<'py, PyTuple>, Option<Bound<'py, PyAny>>),
+}
+
+/// Name, time and number that code gives what it makes without a message.
+#[derive(Default)]
+pub(crate) struct Own {
+    pub(crate) name: Option<String>,
+    /// Source time, ns since 1970 UTC.
+    pub(crate) time: Option<i64>,
+    pub(crate) origin_seq: Option<u64>,
+}
+
+impl Own {
+    /// Those of a message to be made; `now`: ns since 1970 UTC.
+    pub(crate) fn of(leaf: &Leaf<'_>, now: i64) -> PyResult<Self> {
+        let Leaf::Said(said, own) = leaf else { return Ok(Self::default()) };
+        let name = said.get_item(2)?.extract()?;
+        let Some(own) = own else { return Ok(Self { name, ..Self::default() }) };
+        let py = own.py();
+        let time = own.getattr(intern!(py, "time"))?;
+        let time = if time.is_none() { None } else { Some(nanoseconds(py, &time, "time", now)?) };
+        Ok(Self { name, time, origin_seq: own.getattr(intern!(py, "origin_seq"))?.extract()? })
+    }
 }
 
 /// Encodes the results of a worker.

@@ -8,6 +8,7 @@ use crate::memory::unpicklable;
 use crate::message::Message;
 use crate::position::From;
 use crate::reader_pool::ReaderPool;
+use crate::time::nanoseconds;
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -217,12 +218,6 @@ fn table<'py>(
     said.set_item("stop", words.stop)?;
     said.set_item("early", words.early)?;
     OF_STREAM.import(py, "beamport._tables", "of_stream")?.call1((stream, library, limit, said))
-}
-
-/// A time as Python writes it, in ns since 1970 UTC.
-pub(crate) fn nanoseconds(py: Python<'_>, asked: &Bound<'_, PyAny>, word: &str, now: i64) -> PyResult<i64> {
-    static READ: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    READ.import(py, "beamport._when", "nanoseconds")?.call1((asked, word, now))?.extract()
 }
 
 #[pymethods]

@@ -10,11 +10,9 @@
 use crate::fault;
 use crate::limits::{LOOSE_LIVE_BYTES, OF_SOURCE, WAIT_STEP};
 use crate::owned::Ours;
-use crate::results::{Call, Leaf, Place, Results, Undone, walk};
-use crate::stream::nanoseconds;
+use crate::results::{Call, Leaf, Own, Place, Results, Undone, walk};
 use flow::job::Note;
 use flow::{Data, Fault, Made, SlotJob, SourceJob, Stop, loose_stream, stream_fault};
-use pyo3::intern;
 use pyo3::prelude::*;
 use std::collections::HashMap;
 use store::{Entry, Meta, Options, SchemaId, WhenFull, Writer};
@@ -70,7 +68,7 @@ impl Yielded {
             leaves.push(leaf);
             Ok(())
         });
-        let done = walked.and_then(|()| leaves.iter().try_for_each(|leaf| self.push(py, leaf, entry)));
+        let done = walked.and_then(|()| leaves.iter().try_for_each(|leaf| self.push(leaf, entry)));
         match done {
             Ok(()) => Ok(None),
             Err(Undone::Raised(raised)) => Ok(Some(raised.into_value(py).into_any())),
@@ -111,20 +109,11 @@ impl Yielded {
 
 impl Yielded {
     /// Appends one message: its time is that of the yield, and its number the next one, unless the code gives others.
-    fn push(&mut self, py: Python<'_>, leaf: &Leaf<'_>, mut entry: Entry) -> Result<(), Undone> {
-        self.out.number = None;
-        let mut name: Option<String> = None;
-        if let Leaf::Said(said, own) = leaf {
-            name = said.get_item(2)?.extract()?;
-            if let Some(own) = own {
-                let time = own.getattr(intern!(py, "time"))?;
-                if !time.is_none() {
-                    entry.source_time = nanoseconds(py, &time, "time", entry.source_time)?;
-                }
-                self.out.number = own.getattr(intern!(py, "origin_seq"))?.extract()?;
-            }
-        }
-        let origin = name.unwrap_or_else(|| self.out.job.source.clone());
+    fn push(&mut self, leaf: &Leaf<'_>, mut entry: Entry) -> Result<(), Undone> {
+        let own = Own::of(leaf, entry.source_time)?;
+        entry.source_time = own.time.unwrap_or(entry.source_time);
+        self.out.number = own.origin_seq;
+        let origin = own.name.unwrap_or_else(|| self.out.job.source.clone());
         entry.origin_seq = self.out.next_number(&origin);
         let none = [store::Message { sequence: OF_SOURCE, entry: &entry, payload: &[] }];
         self.results.push(&Call { messages: &none, rows: &[0] }, 0, leaf, &mut self.out)

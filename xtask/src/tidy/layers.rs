@@ -206,7 +206,7 @@ const CRATES: [Layers; 17] = [
     Layers {
         krate: "python",
         layers: &[
-            &["fault", "limits"],
+            &["fault", "limits", "time"],
             &["books", "exclusive", "finder", "owned", "position", "trial"],
             &["block", "reader_pool", "writer"],
             &["memory"],

@@ -107,6 +107,8 @@ pub(crate) struct Origins {
     is_refused: bool,
     /// Bytes that were appended, with their index entries.
     pub(crate) bytes: u64,
+    /// Source time of the newest message that is missing, as far as it is known.
+    pub(crate) lost_to: Option<i64>,
 }
 
 /// The origin of which `name` is a later life, and which one.
@@ -151,7 +153,9 @@ pub(crate) fn resume_of(tallies: &BTreeMap<String, Tally>, state: String) -> Res
 impl Origins {
     /// The accounts of a stream; `names`: its origin table.
     pub(crate) fn new(names: &[String], entries: &mut Entries) -> Self {
-        let mut origins = Self::default();
+        let gaps = entries.commits.iter().flat_map(|commit| &commit.gaps).filter(|gap| !gap.by_sequence);
+        let lost_to = gaps.map(|gap| gap.to).filter(|to| *to < i64::MAX).max();
+        let mut origins = Self { lost_to, ..Self::default() };
         for (row, name) in names.iter().enumerate() {
             let tally = entries.tallies.remove(name).unwrap_or_default();
             origins.rows.push(Origin { tally, ..Origin::default() });
@@ -262,6 +266,7 @@ impl Origins {
             self.with_gaps.push(row);
         }
         let (from, to) = times.into_inner();
+        self.lost_to = self.lost_to.max(Some(to).filter(|to| *to < i64::MAX));
         self.is_joined |= note(&mut origin.gaps, Row { missed, from, to, reason: reason.to_owned() });
         self.change(row);
     }

@@ -72,6 +72,8 @@ pub struct StreamView {
     pub done: u64,
     /// Messages below are as safe as the stream's level promises.
     pub safe: u64,
+    /// Source time of the newest message that its source lost.
+    pub lost_to: Option<i64>,
     /// Its last message found no room; of a worker or a merge, this or an input of it.
     pub is_blocked: bool,
 }
@@ -481,7 +483,7 @@ impl RunKeeper {
                 Ok(Some(self.ending(run, run.stops(), "its stop was reached", now)))
             }
             State::Open if all_ended() => {
-                let stop = self.latest_member(run, streams)?.saturating_add(1).max(run.start + 1);
+                let stop = self.latest_member(run, streams, now)?.saturating_add(1).max(run.start + 1);
                 Ok(Some(self.ending(run, stop.into(), "its sources ended", now)))
             }
             State::Settling => {
@@ -518,8 +520,8 @@ impl RunKeeper {
         Ok(Some(Run { state: State::Sealed, time: now, clock_step: self.clock_step(&run), streams: ranges, ..run }))
     }
 
-    /// The newest time among the members of a run that has no stop yet.
-    fn latest_member(&self, run: &Run, streams: &[StreamView]) -> Result<i64, Fault> {
+    /// The newest time among the members of a run that has no stop yet. Messages that were lost are members, too.
+    fn latest_member(&self, run: &Run, streams: &[StreamView], now: i64) -> Result<i64, Fault> {
         let mut latest = run.start;
         for stream in streams {
             let mut reader = self.data.reader_early(&stream.name)?;
@@ -534,6 +536,8 @@ impl RunKeeper {
                 }
             };
             reader.walk(bounds.first, bounds.count, &mut see).map_err(|e| stream_fault(&stream.name, e))?;
+            let lost_to = stream.lost_to.filter(|time| *time <= now && run.holds(*time));
+            latest = lost_to.map_or(latest, |time| latest.max(time));
         }
         Ok(latest)
     }

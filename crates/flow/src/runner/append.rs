@@ -131,6 +131,11 @@ impl Appender {
         self.writer.wait(sequence, level, timeout).map_err(|e| stream_fault(&self.name, e))
     }
 
+    /// The number that the next message of an origin gets where it has none.
+    pub fn next_number(&mut self, origin: &str) -> Result<u64, Fault> {
+        Ok(self.origin(origin)?.1)
+    }
+
     /// The sequence of the next message.
     pub fn next_sequence(&self) -> u64 {
         self.writer.next_sequence()

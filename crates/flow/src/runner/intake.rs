@@ -655,7 +655,7 @@ impl Intake {
         match view {
             Some(view) => {
                 (view.frontier, view.ended, view.marked) = (self.frontier, self.ended, self.marked());
-                (view.safe, view.is_blocked) = (self.safe(), self.is_blocked);
+                (view.safe, view.is_blocked, view.lost_to) = (self.safe(), self.is_blocked, self.origins.lost_to);
             }
             None => *view = Some(self.into()),
         }
@@ -790,6 +790,7 @@ impl From<&Intake> for StreamView {
             marked: intake.marked(),
             safe: intake.safe(),
             is_blocked: intake.is_blocked(),
+            lost_to: intake.origins.lost_to,
             ..Self::default()
         }
     }

@@ -504,7 +504,8 @@ impl Work {
         let is_full = self.output.is_pressed() || self.places.iter().any(|place| place.is_full);
         let is_blocked = is_full || self.sources.iter().any(|source| source.is_blocked);
         let done = if self.pieces.is_empty() && self.pending.is_empty() { self.next_piece } else { self.done };
-        StreamView { name: self.stage.clone(), frontier, ended, marked, begun: self.next_piece, done, safe, is_blocked }
+        let (name, begun) = (self.stage.clone(), self.next_piece);
+        StreamView { name, frontier, ended, marked, begun, done, safe, lost_to: None, is_blocked }
     }
 
     /// All that the inputs have now is done and committed.
