@@ -618,4 +618,7 @@ def _of(value: Any, message: Message) -> Any:
         return value if value.of is not None else Result(value.value, message, *value.words())
     if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], dict):
         return result(value[0], message, attributes=value[1])
+    if isinstance(value, float | int | np.ndarray):
+        # It is checked when it is encoded, once.
+        return Result(value, message, None, None, None, {})
     return None if value is None else result(value, message)

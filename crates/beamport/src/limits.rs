@@ -149,6 +149,10 @@ pub(crate) const INODES_NOTE: u64 = 20_000;
 pub(crate) const STALL: Duration = Duration::from_secs(5);
 pub(crate) const STALLS_LOOK: Duration = Duration::from_secs(1);
 
+/// Time between two looks at the values that end a run, and index entries of a stream that one look reads.
+pub(crate) const STOP_LOOK: Duration = Duration::from_millis(100);
+pub(crate) const STOP_ENTRIES: u64 = 1 << 20;
+
 /// Step of the wall clock that is logged, ns.
 pub(crate) const CLOCK_STEP_LOGGED: u64 = 500_000_000;
 

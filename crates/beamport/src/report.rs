@@ -150,6 +150,7 @@ impl Report {
         let of = |key: &str| first.map_or(Value::Null, |w| w.product[key].clone());
         let mut report = json!({
             "run": self.run,
+            "reason": self.account.reason,
             "file": of("file"),
             "size": of("size"),
             "blake3": of("blake3"),
@@ -608,6 +609,7 @@ mod tests {
         let account = Account {
             run: "first".into(),
             state: "sealed".into(),
+            reason: String::new(),
             entries: vec![entry],
             rows: vec![of("file", 200)],
             gaps: Vec::new(),

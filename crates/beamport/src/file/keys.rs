@@ -312,6 +312,15 @@ pub static STOP: Key = key(
 );
 /// `duration` of a run
 pub static RUN_DURATION: Key = key("duration", "duration", "", "Length of the run; excludes `stop`.");
+/// `stop_when`
+pub static STOP_WHEN: Key = key(
+    "stop_when",
+    "condition",
+    "",
+    "Ends the run once values are inside bounds: `error < 0.03`, with `<`, `<=`, `>` or `>=`, and `and` between \
+     several. A name is the origin of a value (`f144`) of any stream, such as a PV or a worker; only values with a \
+     time in the run count. Messages that have arrived by then belong to the run; its account has the reason.",
+);
 /// `inclusive`
 pub static INCLUSIVE: Key = key(
     "inclusive",
@@ -407,7 +416,8 @@ pub static SINK: Table = Table { title: "[sink.NAME], every kind", keys: &[&SINK
 /// [sink.NAME], every live sink
 pub static LIVE_SINK: Table = Table { title: "[sink.NAME], every live sink", keys: &[&LIVE_INPUTS, &EARLY] };
 /// [run.NAME]
-pub static RUN: Table = Table { title: "[run.NAME]", keys: &[&START, &STOP, &RUN_DURATION, &INCLUSIVE, &SETTLE] };
+pub static RUN: Table =
+    Table { title: "[run.NAME]", keys: &[&START, &STOP, &RUN_DURATION, &STOP_WHEN, &INCLUSIVE, &SETTLE] };
 
 /// [hosts]
 pub static HOSTS: Table = Table { title: "[hosts]", keys: &[&CARRIER] };

@@ -22,6 +22,7 @@ mod show;
 mod sink;
 mod source;
 mod stage;
+mod stop_when;
 mod stream;
 mod worker;
 mod writers;
@@ -39,6 +40,7 @@ pub use sink::SinkSection;
 pub(crate) use sink::{writer_file, writer_name};
 pub use source::SourceSection;
 pub use stage::Stage;
+pub use stop_when::StopWhen;
 pub use stream::StreamSection;
 pub use worker::{Code, Environment, Numbers, Order, WorkerSection};
 

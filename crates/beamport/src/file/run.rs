@@ -1,6 +1,7 @@
 //! `[run.NAME]`: a named interval of source time.
 
 use super::keys;
+use super::stop_when::StopWhen;
 use settings::units::{Refused, Time, duration_text, time_text};
 use settings::{Section, Setting, Shown, Take};
 use std::time::Duration;
@@ -19,6 +20,8 @@ pub struct RunSection {
     pub stop: Option<Setting<Time>>,
     /// Its length.
     pub duration: Option<Setting<Duration>>,
+    /// Values that end it before.
+    pub stop_when: Option<Setting<StopWhen>>,
     /// Messages of the very time of its stop belong to it.
     pub inclusive: Setting<bool>,
     /// How long it waits after its end for messages that are under way.
@@ -62,6 +65,7 @@ pub(super) fn read(name: &str, section: &mut Section<'_>) -> RunSection {
     let start: Setting<Start> = section.need(&keys::START);
     let stop: Option<Setting<Time>> = section.get(&keys::STOP);
     let duration: Option<Setting<Duration>> = section.get(&keys::RUN_DURATION);
+    let stop_when: Option<Setting<StopWhen>> = section.get(&keys::STOP_WHEN);
     let inclusive: Setting<bool> = section.need(&keys::INCLUSIVE);
     let settle = section.need(&keys::SETTLE);
     if inclusive.value && stop.is_none() && duration.is_none() {
@@ -109,6 +113,7 @@ pub(super) fn read(name: &str, section: &mut Section<'_>) -> RunSection {
         start,
         stop,
         duration,
+        stop_when,
         inclusive,
         settle,
         shown: section.end(),

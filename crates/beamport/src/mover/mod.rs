@@ -32,6 +32,7 @@ mod sources;
 mod stage;
 mod stalls;
 mod start;
+mod stop_conditions;
 mod template;
 mod through;
 mod worker_loop;
@@ -67,6 +68,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
+use stop_conditions::StopConditions;
 use wire::bprn::State;
 
 /// How often the mover looks around.
@@ -95,6 +97,7 @@ pub struct Mover {
     file_watch: FileWatch,
     reader_names: ReaderNames,
     stalls: Stalls,
+    stop_conditions: StopConditions,
     /// Runs whose end and seal are still to be logged.
     unsealed: BTreeMap<String, State>,
     /// The runs that each of `instrument.sinks` has finished, in the same order.
@@ -178,6 +181,7 @@ impl Mover {
             let (has_adopted, fault) = self.adopt_runs(now);
             changed |= has_adopted;
             self.begin_mirrors();
+            changed |= self.end_met_runs();
             changed |= self.keep_runs(now)?;
             self.runs_fault.set_fault(fault.or_else(|| self.keeper.trouble()));
             self.supervise_writers(changed, &mut left);
@@ -215,6 +219,26 @@ impl Mover {
         // Where the disk has no room this is tried again: the run stays open until it is written down.
         *ended = self.keeper.end_all("interrupted", now)?;
         Ok(true)
+    }
+
+    /// Ends the runs whose `stop_when` is met; true where one has.
+    fn end_met_runs(&mut self) -> bool {
+        if self.follows_lead() {
+            return false;
+        }
+        let stages = self.instrument.stages.iter().map(Stage::name).filter(|name| !Data::is_book(name));
+        let met = self.stop_conditions.met(&self.data, &self.instrument.runs, self.keeper.runs(), stages);
+        let mut changed = false;
+        for (run, reason) in met {
+            // Read again: a writer may have what has arrived by now in its file.
+            let now = self.data.media.now();
+            match self.keeper.end(&run, None, &reason, now) {
+                Ok(_) => changed = true,
+                // The values stay as they are, and the run ends at the next look.
+                Err(fault) => tracing::warn!(run, "{fault}"),
+            }
+        }
+        changed
     }
 
     /// Looks at what others may have changed: files, readers, the disk and the clock.

@@ -13,6 +13,7 @@ use super::reader_names::ReaderNames;
 use super::receiver::Asked;
 use super::stage::StageHandle;
 use super::stalls::Stalls;
+use super::stop_conditions::StopConditions;
 use super::{AGAIN, Mover, merges, relays, sources, workers};
 use crate::edges::Registry;
 use crate::file::{HostPart, Instrument, SinkSection, Stage, Start};
@@ -98,6 +99,7 @@ impl Mover {
             file_watch: FileWatch::default(),
             reader_names: ReaderNames::default(),
             stalls: Stalls::default(),
+            stop_conditions: StopConditions::default(),
             unsealed: BTreeMap::new(),
             finished: Vec::new(),
             hosts,

@@ -132,6 +132,9 @@ pub struct Account {
     pub run: String,
     /// Its state.
     pub state: String,
+    /// Why it ended; empty while it is open.
+    #[serde(default)]
+    pub reason: String,
     /// Entry accounts of its streams, over the sequences of the run.
     pub entries: Vec<Entry>,
     /// Accounts of the stages.
@@ -509,6 +512,7 @@ fn finish_account(
     Ok(Account {
         run: run.name.clone(),
         state: run.state.name().into(),
+        reason: run.reason.clone(),
         entries: all,
         rows,
         gaps,

@@ -2,8 +2,8 @@
 //!
 //! A list of objects becomes a group with a dataset for each key and a row for each object: numbers where all values
 //! are numbers, else text; an object of counts (`{"full": 3}`) becomes their sum. Of the other values, `closed`,
-//! `content` and `lost` are datasets; the rest is in the JSON only. The account of another host of the instrument has a
-//! group of its own, `hosts/NAME`.
+//! `content`, `lost` and `reason` are datasets; the rest is in the JSON only. The account of another host of the
+//! instrument has a group of its own, `hosts/NAME`.
 
 use crate::hdf::value::Data;
 use crate::limits::TABLE_ROWS_MAX;
@@ -39,8 +39,8 @@ pub(crate) fn tables(path: &str, account: &str) -> Vec<Table> {
         if let (Some(closed), "closed") = (value.as_bool(), name.as_str()) {
             out[0].1.push((name.clone(), Data::number(DType::Int8, &[u8::from(closed)])));
         }
-        if let (Some(content), "content") = (value.as_str(), name.as_str()) {
-            out[0].1.push((name.clone(), Data::text(content.to_owned())));
+        if let (Some(text), "content" | "reason") = (value.as_str(), name.as_str()) {
+            out[0].1.push((name.clone(), Data::text(text.replace('\0', ""))));
         }
         if let (Some(lost), "lost") = (value.as_u64(), name.as_str()) {
             out[0].1.push((name.clone(), Data::number(DType::UInt64, &lost.to_le_bytes())));
