@@ -7,6 +7,7 @@
 
 use super::panel::{Panel, Reduce};
 use crate::answer::Answer;
+use crate::limits::MASKED;
 use flow::Fault;
 use serde_json::{Map, Value, json};
 use wire::DType;
@@ -120,9 +121,6 @@ struct Part<'a> {
     columns: usize,
     rows: usize,
 }
-
-/// The mark of a masked pixel.
-const MASKED: u32 = u32::MAX;
 
 impl Part<'_> {
     /// The elements of a row of the image that are in the part.
