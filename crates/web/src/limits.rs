@@ -97,6 +97,3 @@ pub(crate) const COMMANDS_MAX: u64 = 200;
 pub const TEXT_BYTES_MAX: u64 = 16 << 20;
 /// Runs in a status of the page, beside those that are not done: its list has fifty, its time bar may show older ones.
 pub(crate) const RUNS_SHOWN: usize = 500;
-
-/// The mark of a masked pixel of `uint32`, as EIGER and JUNGFRAU write it.
-pub(crate) const MASKED: u32 = u32::MAX;

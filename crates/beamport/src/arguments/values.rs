@@ -1,6 +1,7 @@
 //! Values of flags. An error says what to type instead.
 
 use crate::file::{Word as _, is_run_name, nearest};
+use crate::limits::DAY;
 use flow::job::Layout;
 use settings::{When, units};
 use std::time::{Duration, SystemTime};
@@ -72,15 +73,14 @@ pub(crate) fn slots(text: &str) -> Result<(String, u32), String> {
     Ok((name.trim().to_owned(), number.trim().parse().map_err(|_| wrong())?))
 }
 
-/// A time as `settings::units::when` reads it, or as people write it, in UTC: `14:03`, `14:03:10.250`, the newest one that
-/// is not in the future; `2026-11-26 14:03`, or a date alone.
+/// A time as `settings::units::when` reads it, or as people write it, in UTC: `14:03`, `14:03:10.250`, the newest one
+/// that is not in the future; `2026-11-26 14:03`, or a date alone.
 pub(crate) fn moment(text: &str) -> Result<When, String> {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     moment_at(text, i64::try_from(now.as_nanos()).unwrap_or(i64::MAX))
 }
 
 fn moment_at(text: &str, now: i64) -> Result<When, String> {
-    const DAY: i64 = 86_400_000_000_000;
     let refused = |refused: units::Refused| format!("{}, or `14:03` or `2026-03-01 14:03` in UTC", refused);
     let words = text.trim().trim_end_matches("UTC").trim_end_matches(['Z', 'z']).trim_end();
     let (date, clock) = match words.split_once([' ', 'T', 't']) {

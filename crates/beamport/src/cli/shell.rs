@@ -50,7 +50,12 @@ impl Verb for Man {
 fn manual(out: &mut dyn Write) -> io::Result<()> {
     let program = Cli::command();
     let page = |command: &Command| clap_mangen::Man::new(command.clone());
-    page(&program).render(&mut *out)?;
+    let whole = page(&program);
+    whole.render_title(&mut *out)?;
+    whole.render_name_section(&mut *out)?;
+    whole.render_synopsis_section(&mut *out)?;
+    whole.render_options_section(&mut *out)?;
+    whole.render_extra_section(&mut *out)?;
     for (name, verb) in super::leaves() {
         let verb = verb.bin_name(format!("beamport {name}")).display_name(format!("beamport {name}"));
         let page = page(&verb);

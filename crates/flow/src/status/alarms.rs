@@ -19,7 +19,7 @@ pub struct Alarm {
     pub severity: String,
 }
 
-/// What is known of the alarms of a stream.
+/// The alarms of a stream, as far as they were read.
 #[derive(Default)]
 pub(super) struct Alarms {
     /// Messages that are to be read.

@@ -13,7 +13,7 @@ pub const KINDS: [&str; 9] = ["state", "fault", "loss", "restart", "aside", "ala
 pub struct Part {
     /// One of [`KINDS`].
     pub kind: &'static str,
-    /// What it says, for people.
+    /// Its text, for people.
     pub text: String,
     /// How many subjects it has: streams, workers, alarms; of `state` 1 while an instrument runs.
     pub count: u64,
@@ -25,7 +25,7 @@ pub struct Part {
     pub bad: bool,
 }
 
-/// What a running instrument reports of itself; empty where none runs.
+/// The report of a running instrument of itself; empty where none runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'a> {
     /// Its stages by name.
@@ -92,7 +92,7 @@ pub fn line(parts: &[Part]) -> String {
     parts.iter().map(|part| part.text.as_str()).collect::<Vec<_>>().join(" \u{b7} ")
 }
 
-/// `2 streams lose (d017, kernel, and 1 more)`: of the count, the noun, what is said of the worst, and its name.
+/// `2 streams lose (d017, kernel, and 1 more)`: of the count, the noun, the detail of the worst one, and its name.
 fn part(
     kind: &'static str,
     count: usize,
