@@ -756,7 +756,7 @@ def test_page_says_whether_an_instrument_runs(lab, served, tab, width):
     process, url = served
     page = tab(url, width=width)
     image_of(page, "camera")
-    page.locator("#strip").get_by_text("The instrument runs").wait_for()
+    page.locator("#strip").get_by_text("The instrument runs, no run is open").wait_for()
     trend = page.get_by_role("article", name="devices")
     trend.scroll_into_view_if_needed()
     until(lambda: trend.locator(".plot canvas").evaluate(LINE) > 20, "no line is drawn")
@@ -766,8 +766,10 @@ def test_page_says_whether_an_instrument_runs(lab, served, tab, width):
     url = url_of(lab, lab.popen("web", "--data", lab.data, "--listen", "127.0.0.1:0"))
     page = tab(url, width=width)
     image_of(page, "camera")
-    said = page.locator("#strip").get_by_text(re.compile(r"No instrument runs; last message arrived \d{4}-"))
+    said = page.locator("#strip").get_by_text(re.compile(r"^no instrument runs; last message arrived \d{4}-"))
     said.wait_for()
+    # Nothing is wrong with a recording.
+    assert page.locator("#strip .bad:visible").count() == 0
     page.locator("#control").get_by_text("No instrument runs").wait_for()
     trend = page.get_by_role("article", name="devices")
     trend.scroll_into_view_if_needed()
@@ -777,6 +779,213 @@ def test_page_says_whether_an_instrument_runs(lab, served, tab, width):
     until(lambda: trend.locator(".plot canvas").evaluate(EDGE) < 0.9, "the line goes on")
     assert said.bounding_box()["y"] < 200
     assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert refusals(page) == []
+
+
+def verdict_of(lab, url) -> dict:
+    """The parts of the verdict by kind, which `top`, `ls` and `/metrics` have too."""
+    parts = json.loads(ask(url, "api/status"))["verdict"]
+    kinds = {part["kind"]: part for part in parts}
+    metrics = ask(url, "metrics").decode()
+    for kind, part in kinds.items():
+        assert re.search(rf'^beamport_verdict{{kind="{kind}"}} {part["count"]}$', metrics, re.M), kind
+    for verb in (["top", "--once"], ["ls"]):
+        said = lab.run(*verb, "--data", lab.data).stdout.decode()
+        assert parts[0]["text"] in said and "1 worker is paused (picky)" in said, said
+    return kinds
+
+
+@pytest.mark.services
+@pytest.mark.parametrize("width", [1280, 360])
+def test_one_line_says_what_is_measured_and_what_is_wrong(lab, watched, tab, width):
+    _, url = watched
+    lab.run("worker", "pause", "picky", "--data", lab.data)
+    until(lambda: "is paused (picky)" in ask(url, "api/status").decode(), "the worker is not paused")
+    kinds = verdict_of(lab, url)
+    assert kinds["state"]["text"] == "measuring run first"
+    assert kinds["aside"]["text"] == "1 worker moved messages aside (picky, 1 message)"
+    assert kinds["paused"]["bad"] is False
+    assert "(paused)" in lab.run("top", "--once", "--data", lab.data).stdout.decode()
+
+    page = tab(url, width=width)
+    strip = page.locator("#strip")
+    strip.get_by_role("link", name="1 worker is paused (picky)").wait_for()
+    assert page.locator("#workers").get_by_role("row", name="picky").get_by_text("paused").count() == 1
+    strip.get_by_role("link", name="1 worker moved messages aside").click()
+    assert page.evaluate("document.activeElement.closest('#workers') !== null")
+    page.evaluate("scrollTo(0, 0)")
+    strip.get_by_role("link", name="measuring run first").click()
+    assert page.evaluate("document.activeElement.textContent") == "first"
+    # An open run has its figures so far.
+    row = page.locator("#runs").get_by_role("row", name="first")
+    row.get_by_text("so far").wait_for()
+    assert re.match(r"[1-9]", row.get_by_role("cell").nth(3).inner_text().removeprefix("messages: "))
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert refusals(page) == []
+
+
+@pytest.mark.services
+def test_results_and_the_worst_of_many_streams_come_first(lab, watched, tab):
+    _, url = watched
+    path = lab.folder / "messages.json"
+    path.write_text(json.dumps([value(10**18)]))
+    for number in range(130):
+        lab.run("append", f"a{number:03}", path, "--data", lab.data)
+    page = tab(url)
+    rows = page.locator("#streams").get_by_role("row")
+    page.locator("#streams").get_by_text("20 of 133 are shown.").wait_for()
+    page.get_by_role("article", name="picky").wait_for()
+    assert page.locator("article h3").first.inner_text() == "picky"
+    assert page.locator(".lane span").first.inner_text().startswith("picky")
+    assert rows.nth(1).get_by_role("button").first.inner_text() == "picky"
+    totals = page.locator("#streams .readout")
+    assert totals.inner_text().startswith("133 streams")
+    until(lambda: page.evaluate("document.documentElement.scrollHeight") < 6000, "the page is too high")
+    page.locator("#streams").get_by_label("Only names with").fill("a12")
+    until(lambda: rows.count() == 11, "the rows are not filtered")
+    assert totals.inner_text().startswith("10 streams")
+    page.locator("#streams").get_by_label("sorted by").select_option("name")
+    assert rows.nth(1).get_by_role("button").first.inner_text() == "a120"
+    assert refusals(page) == []
+
+
+@pytest.mark.services
+def test_recording_opens_at_its_newest_run(lab, nexus, tab):
+    process, _ = lab.write(INSTRUMENT).up_ready()
+    url = url_of(lab, process)
+    for name in ("first", "second"):
+        lab.run("begin", name, "--data", lab.data)
+        frames = lab.stream("camera").marks()[2]
+        until(lambda frames=frames: lab.stream("camera").marks()[2] > frames + 10, "no frames")
+        lab.run("end", name, "--data", lab.data)
+    until(lambda: all(run["state"] == "sealed" for run in json.loads(ask(url, "api/status"))["runs"]), "not sealed")
+    lab.interrupt(process)
+    process.wait(HANG_S)
+    url = url_of(lab, lab.popen("web", "--data", lab.data, "--listen", "127.0.0.1:0"))
+    page = tab(url)
+    page.wait_for_function("() => location.hash.includes('at=')")
+    second = json.loads(ask(url, "api/status"))["runs"][1]
+    at = int(re.search(r"at=(\d+)", page.evaluate("location.hash"))[1])
+    assert second["start"] < at < second["stop"]
+    image_of(page, "camera")
+    for stream in ("detector", "devices"):
+        panel = page.get_by_role("article", name=stream)
+        panel.scroll_into_view_if_needed()
+        panel.locator(".plot canvas").wait_for()
+    assert page.locator("article .sentence.bad:visible").all_inner_texts() == []
+    run = page.locator(".run-lane span", has_text="second")
+    assert run.bounding_box()["width"] > 0.6 * page.locator(".lanes").bounding_box()["width"]
+    assert refusals(page) == []
+
+
+@pytest.mark.services
+def test_colours_have_limits_by_hand_maps_and_a_true_logarithm(served, tab):
+    page = tab(served[1])
+    canvas = image_of(page, "camera")
+    panel = page.get_by_role("article", name="camera")
+    panel.get_by_label("colours").select_option("hand")
+    panel.get_by_label("low").fill("10")
+    panel.get_by_label("high").fill("1000")
+    panel.get_by_label("high").press("Enter")
+    scale = panel.locator(".scale span")
+    until(lambda: [scale.nth(0).inner_text(), scale.nth(1).inner_text()] == ["10", "1000"], "other limits")
+    page.wait_for_function("() => location.hash.includes('low=10;high=1000')")
+    panel.get_by_label("log").check()
+    until(lambda: scale.nth(1).inner_text() == "1000 (log)", "no logarithm")
+    seen = {}
+    for name in ("viridis", "inferno", "cividis"):
+        panel.get_by_label("map").select_option(name)
+        seen[name] = panel.locator(".scale canvas").evaluate(PIXELS)["sum"]
+    assert len(set(seen.values())) == 3
+    # Of a logarithm a factor is a distance: 100 lies in the middle of 10 and 1000.
+    middle = page.evaluate(
+        """async () => {
+            const { colour } = await import('./views/image.js');
+            const pixels = new Uint32Array(4);
+            const colours = Uint32Array.from({ length: 256 }, (_, i) => i);
+            colour(Float32Array.of(0, 10, 100, 1000), 10, 1000, true, pixels, colours);
+            return [...pixels];
+        }"""
+    )
+    assert middle == [0, 0, 128, 255]
+    assert canvas.evaluate(PIXELS)["colours"] > 10
+    assert refusals(page) == []
+
+
+@pytest.mark.services
+def test_panel_is_saved_as_picture_and_as_numbers(served, tab):
+    page = tab(served[1])
+    image_of(page, "camera")
+    panel = page.get_by_role("article", name="camera")
+    with page.expect_download() as got:
+        panel.get_by_role("button", name="PNG").click()
+    assert re.fullmatch(r"camera-[\d-]+\.png", got.value.suggested_filename)
+    with open(got.value.path(), "rb") as file:
+        assert file.read(8) == b"\x89PNG\r\n\x1a\n"
+    with page.expect_download() as got:
+        panel.get_by_role("button", name="CSV").click()
+    with open(got.value.path()) as file:
+        head, part, *rows = file.read().splitlines()
+    assert head.startswith("# stream camera, view image, ") and part == "# columns 0 to 511, rows 0 to 511"
+    assert len({len(row.split(",")) for row in rows}) == 1 and len(rows) > 50
+    trend = page.get_by_role("article", name="devices")
+    trend.scroll_into_view_if_needed()
+    until(lambda: trend.locator(".plot canvas").evaluate(LINE) > 20, "no line is drawn")
+    with page.expect_download() as got:
+        trend.get_by_role("button", name="CSV").click()
+    with open(got.value.path()) as file:
+        names = file.read().splitlines()[1]
+    assert names.startswith("time (s since 1970 UTC)") and "AMOR:SE:TEMP01 last" in names
+
+
+@pytest.mark.services
+def test_panel_fills_the_window_and_escape_brings_it_back(served, tab):
+    page = tab(served[1])
+    image_of(page, "camera")
+    panel = page.get_by_role("article", name="devices")
+    panel.scroll_into_view_if_needed()
+    before = panel.bounding_box()
+    panel.get_by_role("button", name="Fill").click()
+    assert panel.bounding_box() == {"x": 0, "y": 0, "width": 1280, "height": 900}
+    until(lambda: panel.locator(".plot canvas").bounding_box()["height"] > 500, "the plot is small")
+    assert refusals(page) == []
+    page.keyboard.press("Escape")
+    until(lambda: panel.bounding_box()["width"] == before["width"], "the panel is large")
+
+
+@pytest.mark.services
+def test_back_goes_to_what_was_shown_before(served, tab):
+    page = tab(served[1])
+    image_of(page, "camera")
+    page.wait_for_timeout(1500)
+    page.locator("#streams").get_by_role("button", name="devices").click()
+    page.wait_for_function("() => location.hash.includes('panel=camera')")
+    assert page.get_by_role("article", name="devices").count() == 0
+    page.wait_for_timeout(1500)
+    page.locator("#at").fill("00:00:01")
+    page.get_by_role("button", name="Show", exact=True).click()
+    page.wait_for_function("() => location.hash.includes('at=')")
+    page.go_back()
+    page.wait_for_function("() => !location.hash.includes('at=') && location.hash.includes('panel=')")
+    page.locator("#when").get_by_text("Now").wait_for()
+    page.go_back()
+    page.get_by_role("article", name="devices").wait_for()
+
+
+@pytest.mark.services
+def test_value_of_a_resting_motor_is_shown_and_every_name_is_found(shelf, tab):
+    append, url = shelf
+    # Three hours ago.
+    old = json.loads(ask(url, "api/status"))["time"] - 10_800_000_000_000
+    append("devices", [value(old + number, f"LAB:MOTOR{number:02}") for number in range(40)])
+    page = tab(url + "&panel=devices;view=trend;origin=LAB%3AMOTOR07")
+    trend = page.get_by_role("article", name="devices")
+    trend.get_by_text("24 more origins").wait_for()
+    trend.get_by_label("Only names with").fill("motor3")
+    until(lambda: trend.get_by_role("row").count() == 11, "the names are not searched")
+    trend.get_by_role("button", name="LAB:MOTOR37").click()
+    trend.get_by_role("row", name="LAB:MOTOR37").wait_for()
+    page.wait_for_function("() => location.hash.includes('search=motor3')")
     assert refusals(page) == []
 
 

@@ -4,8 +4,10 @@
 //! from these definitions; a test compares it.
 
 mod reference;
+mod shell;
 
 pub use reference::{Reference, leaves, reference};
+pub use shell::{Completion, Man};
 
 use crate::verbs::{
     Process, append, begin_end, boards, cat, check, compare, configure, cutover, doctor, ess, export, hosts, ls, make,
@@ -20,7 +22,7 @@ const EXIT: &str = "Exit status: 0 success; 1 completed, but loss, damage or a d
 
 /// The parsed command line.
 #[derive(Debug, Parser)]
-#[command(name = "beamport", version, about = ABOUT, after_help = EXIT, max_term_width = 100, disable_help_subcommand = true)]
+#[command(name = "beamport", version, about = ABOUT, after_help = EXIT, max_term_width = 100)]
 pub struct Cli {
     /// The verb.
     #[command(subcommand)]
@@ -78,6 +80,8 @@ verbs! {
     Boards(boards::Boards),
     Web(web::Web),
     Ess(ess::Ess),
+    Completion(Completion),
+    Man(Man),
     Reference(Reference),
     Slot(slot::Slot),
 }
@@ -97,8 +101,9 @@ mod tests {
     #[test]
     fn all_verbs_answer_in_json_and_have_an_example() {
         for (name, verb) in leaves() {
-            // A service answers by Kafka, the page by HTTP; boards print nothing but JSON.
-            let is_exempt = name.starts_with("ess ") || ["boards", "web"].contains(&name.as_str());
+            // A service answers by Kafka, the page by HTTP; boards print nothing but JSON; shells and `man` read none.
+            let exempt = ["boards", "completion", "man", "web"];
+            let is_exempt = name.starts_with("ess ") || exempt.contains(&name.as_str());
             assert!(
                 is_exempt || verb.get_arguments().any(|arg| arg.get_long() == Some("json")),
                 "{name} has no --json"

@@ -216,3 +216,6 @@ pub(crate) const GPU_SHARE: f64 = 0.9;
 
 /// How long code of a worker may take to be loaded: libraries are large.
 pub(crate) const CODE_LOAD: Duration = Duration::from_secs(120);
+
+/// A day, ns.
+pub(crate) const DAY: i64 = 86_400_000_000_000;

@@ -23,6 +23,11 @@ pub(crate) const BOOK_PATIENCE: Duration = Duration::from_secs(10);
 /// A worker that has published no statistics for so long, ns, does nothing: three of their pauses.
 pub(crate) const STATISTICS_STALE_NS: i64 = 3_000_000_000;
 
+/// A stream loses for so long after the number of its lost messages rose, ns: nobody looks all the time.
+pub(crate) const LOSES_NS: i64 = 60_000_000_000;
+/// Messages of alarms that one look reads of a stream, the newest of those that came.
+pub(crate) const ALARMS_MAX: usize = 4096;
+
 /// Pause between two ledgers of a stream, as a multiple of the time that the last one took: 5 % of the time at most.
 pub(crate) const LEDGER_PAUSE: i64 = 20;
 

@@ -20,6 +20,7 @@
  * @property {number | null} messages_per_s
  * @property {number | null} bytes_per_s
  * @property {number} lost
+ * @property {boolean} [losing]
  * @property {number} lag
  * @property {number} fill
  * @property {number} late
@@ -81,6 +82,17 @@
  */
 
 /**
+ * A part of the line that says how it is.
+ * @typedef {object} Part
+ * @property {string} kind
+ * @property {string} text
+ * @property {number} count
+ * @property {string | null} subject
+ * @property {string | null} origin
+ * @property {boolean} bad
+ */
+
+/**
  * @typedef {object} Status
  * @property {number} time
  * @property {string} data
@@ -92,8 +104,9 @@
  * @property {{name: string, why: string}[]} unreadable
  * @property {{book: string, first: number, last: number, why: string}[]} damaged
  * @property {string[]} troubles
- * @property {Record<string, {kind: string, status: Record<string, any> | null, trouble: string | null}>} running
+ * @property {Record<string, {kind: string, status: Record<string, any> | null, trouble: string | null, paused?: boolean}>} running
  * @property {Record<string, HostState>} hosts
+ * @property {Part[]} verdict
  * @property {{pid: number, role: string}} web
  */
 
@@ -119,6 +132,7 @@
  * @property {string} [reduce]
  * @property {number} [window]
  * @property {string} [origin]
+ * @property {string} [search]
  * @property {number} [sequence]
  * @property {number} [step]
  * @property {string} [known]
@@ -126,7 +140,7 @@
 
 /** @typedef {Int8Array | Uint8Array | Int16Array | Uint16Array | Int32Array | Uint32Array | Float32Array | Float64Array} Numbers */
 /** @typedef {{shape: number[], values: Numbers}} Values */
-/** @typedef {{origin: string, count: number, last: number | string | null, last_time: number | null, unit: string | null, alarms?: Alarm[], lost?: Alarm[]}} Series */
+/** @typedef {{origin: string, count: number, last: number | string | null, last_time: number | null, unit: string | null, before?: number | string | null, alarms?: Alarm[], lost?: Alarm[]}} Series */
 /** @typedef {{from: number, to: number | null, severity?: string, message?: string, status?: string}} Alarm */
 
 /** @typedef {{from: number, origin: string, severity?: string, message?: string, first?: number, last?: number, reason?: string}} Found a gap or an alarm */

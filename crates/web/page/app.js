@@ -7,12 +7,13 @@ import { Account } from './account.js';
 import { Away, keepToken, look, Refused, status, token } from './api.js';
 import { Control } from './control.js';
 import { byId, setText } from './dom.js';
-import { clock, duration, moment, time } from './format.js';
+import { clock, duration, local, moment, time } from './format.js';
 import { Overview } from './overview.js';
 import { Panel } from './panel.js';
 import { read, settings, write } from './state.js';
 import { Streams } from './streams.js';
 import { TimeBar } from './timebar.js';
+import { Verdict } from './verdict.js';
 
 /** @typedef {import('./state.js').Settings} Settings */
 
@@ -26,6 +27,8 @@ const LOOK_MS = 100;
 const STATUS_MS = 1000;
 /** The past changes rarely. */
 const PAST_MS = 1000;
+/** Changes that follow each other faster are one step of the Back key, ms. */
+const STEP_MS = 1000;
 /** From a moment to the next that a number can hold, ns. */
 const NEXT = 256;
 
@@ -61,8 +64,12 @@ class Page {
     this.panels = new Map();
     /** Panels of the first picture, by stream. @type {Map<string, Settings>} */
     this.first = new Map();
-    /** Names of streams, as the newest status has them. @type {string[]} */
+    /** Names of streams as the newest status has them, results first, then the worst. @type {string[]} */
     this.names = [];
+    /** When the address was written last, ms of `performance.now`. */
+    this.kept = performance.now();
+    /** A recording is still to be shown at its newest run. */
+    this.isNew = this.state.at === null;
     /** The present failures, by request; since when, ms. @type {Map<string, {since: number, text: string}>} */
     this.failures = new Map();
     this.isLocked = false;
@@ -76,6 +83,7 @@ class Page {
     this.streams = new Streams((stream) => this.toggle(stream), account);
     this.overview = new Overview(account);
     this.control = new Control();
+    this.verdict = new Verdict(byId('instrument'), (section, part) => this.lead(section, part));
     this.bar = this.makeBar();
     this.grid = byId('panels').querySelector('.grid') ?? byId('panels');
     this.eye = new IntersectionObserver((entries) => this.see(entries), { rootMargin: '100px' });
@@ -102,7 +110,10 @@ class Page {
       // The time bar has the same object.
       Object.assign(this.state, read(location.hash));
       this.takeToken();
-      if (this.state.at !== null) this.bar.cover(this.state.at);
+      this.bar.setSpan(this.state.span);
+      if (this.state.at === null) this.bar.follow();
+      else this.bar.cover(this.state.at);
+      for (const panel of this.panels.values()) panel.due = 0;
       this.arrange();
     });
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
@@ -144,14 +155,20 @@ class Page {
     const { token: given } = read(location.hash);
     if (!given) return;
     keepToken(given);
+    this.kept = performance.now();
     this.keep();
     this.unlock();
   }
 
-  /** Writes what is shown into the address. */
+  /** Writes what is shown into the address. The Back key goes to what was shown before, but not to each step of a drag. */
   keep() {
     const hash = write(this.state);
-    history.replaceState(null, '', hash ? `#${hash}` : location.pathname);
+    const address = hash ? `#${hash}` : location.pathname;
+    const now = performance.now();
+    if (hash === location.hash.slice(1)) return;
+    if (now - this.kept < STEP_MS) history.replaceState(null, '', address);
+    else history.pushState(null, '', address);
+    this.kept = now;
   }
 
   /** @param {number | null} at ns since 1970 UTC; null: now */
@@ -187,6 +204,7 @@ class Page {
     document.body.classList.toggle('past', at !== null);
     setText(byId('when'), at === null ? 'Now' : `The past: ${duration(this.now() - at)} ago`);
     this.bar.mark();
+    setText(byId('local'), local(at ?? this.now()));
     const field = /** @type {HTMLInputElement} */ (byId('at'));
     if (!this.isEdited && document.activeElement !== field) field.value = time(at ?? this.now());
   }
@@ -323,28 +341,63 @@ class Page {
       this.refuse(`${time(at)} is in the future: this page shows now.`);
     }
     this.showMoment();
-    const names = answer.streams.map((stream) => stream.name);
-    const isOther = String(names) !== String(this.names);
+    const ranked = this.streams.ranked(answer);
+    const names = ranked.map((stream) => stream.name);
+    const isOther = String([...names].sort()) !== String([...this.names].sort());
     this.names = names;
-    this.streams.show(answer.streams, this.open());
+    this.streams.show(ranked, this.open());
     this.overview.show(answer);
     this.account.take(answer);
     this.control.take(answer);
     this.bar.showRuns(answer.runs);
-    this.bar.takeStreams(answer.streams);
+    this.bar.takeStreams(ranked);
+    this.openRecording(answer);
     if (isOther) this.arrange();
   }
 
   /**
-   * Says whether the instrument runs.
+   * Says what is measured, and what is wrong.
    * @param {import('./api.js').Status} status
    */
-  showInstrument({ running }) {
+  showInstrument({ running, verdict }) {
     const { arrived } = this.bar;
-    const last = arrived === null ? '' : `; last message arrived ${time(arrived)}`;
     const isRunning = Object.keys(running).length > 0;
-    setText(byId('instrument'), isRunning ? 'The instrument runs' : `▲ No instrument runs${last}`);
-    byId('instrument').classList.toggle('bad', !isRunning);
+    this.verdict.show(verdict, isRunning || arrived === null ? '' : `; last message arrived ${time(arrived)}`);
+  }
+
+  /** Shows a recording at its newest run. @param {import('./api.js').Status} status */
+  openRecording({ running, streams, runs }) {
+    if (!this.isNew || streams.length === 0) return;
+    this.isNew = false;
+    const isWritten = Object.keys(running).length > 0 || streams.some((stream) => stream.writer !== null);
+    const newest = runs.filter((run) => run.stop !== null).pop();
+    this.kept = performance.now();
+    if (!isWritten && this.state.at === null && newest) this.bar.goToRun(newest.name);
+  }
+
+  /**
+   * Leads to what a part of the verdict speaks of.
+   * @param {string} section
+   * @param {import('./api.js').Part} part
+   */
+  lead(section, { kind, subject, origin }) {
+    /** @type {HTMLElement | null} */
+    let target = null;
+    if (kind === 'alarm' && subject) {
+      const open = this.wanted().find((panel) => panel.stream === subject);
+      const panel = open ?? settings(subject);
+      panel.origin = origin ?? '';
+      this.choose(open ? this.wanted() : [panel, ...this.wanted()]);
+      target = this.panels.get(panel)?.element ?? null;
+    } else if (section === 'streams') {
+      target = this.streams.reveal(subject);
+    } else if (kind !== 'fault') {
+      target = this.overview.row(section, subject);
+    }
+    target ??= byId(byId(section).hidden ? 'time' : section);
+    if (!target.matches('button, a')) target.tabIndex = -1;
+    target.focus({ preventScroll: true });
+    target.scrollIntoView({ block: target.matches('section, article') ? 'start' : 'center' });
   }
 
   async askTimes() {

@@ -87,6 +87,15 @@ export function zoomByKey(event, view) {
 }
 
 /**
+ * The height of a plot, px: of a panel that fills the window most of it.
+ * @param {HTMLElement} box
+ * @param {number} usual
+ */
+export function heightOf(box, usual) {
+  return box.closest('.whole') ? Math.max(usual, innerHeight - 330) : usual;
+}
+
+/**
  * A switch, with its label.
  * @param {string} label
  * @param {boolean} on
@@ -130,10 +139,17 @@ export class Table {
     this.element = element('div', { class: 'table' }, table, this.note);
   }
 
+  /** The row of a key, or what one can press in it. @param {string | null} key @returns {HTMLElement | null} */
+  row(key) {
+    const row = key === null ? undefined : this.rows.get(key);
+    return row?.querySelector('button') ?? row ?? null;
+  }
+
   /**
    * @param {{key: string, cells: (string | Node)[], bad?: boolean[]}[]} rows a node is put in once, when the row is new
+   * @param {number} [all] how many there are, where these are not all
    */
-  show(rows) {
+  show(rows, all = rows.length) {
     const shown = rows.slice(0, this.most);
     const keys = new Set(shown.map((row) => row.key));
     for (const [key, row] of this.rows) {
@@ -167,7 +183,7 @@ export class Table {
         cell.classList.toggle('bad', bad);
       }
     }
-    this.note.hidden = rows.length <= this.most;
-    setText(this.note, `${this.most} of ${rows.length} are shown.`);
+    this.note.hidden = all <= shown.length;
+    setText(this.note, `${shown.length} of ${all} are shown.`);
   }
 }

@@ -79,6 +79,17 @@ export function time(ns) {
 }
 
 /**
+ * Time of day of this browser, with its time zone; empty where that is UTC.
+ * @param {number} ns since 1970 UTC
+ * @returns {string}
+ */
+export function local(ns) {
+  const date = new Date(ns / 1e6);
+  if (Number.isNaN(date.getTime()) || date.getTimezoneOffset() === 0) return '';
+  return date.toLocaleTimeString('en-GB', { timeZoneName: 'short' });
+}
+
+/**
  * Reads a moment that a person wrote: a time of day, UTC, with a date before it or without. Without one it is the newest
  * such time that is not in the future.
  * @param {string} text

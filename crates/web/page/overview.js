@@ -102,6 +102,12 @@ export class Overview {
     byId('running').append(this.running.element);
   }
 
+  /** The row of a table. @param {string} section @param {string | null} key */
+  row(section, key) {
+    const tables = /** @type {Record<string, Table>} */ ({ workers: this.workers, runs: this.runs, hosts: this.hosts });
+    return tables[section]?.row(key) ?? null;
+  }
+
   /** @param {Status} status */
   show(status) {
     this.showFaults(status);
@@ -155,13 +161,14 @@ export class Overview {
   }
 
   /** @param {Status} status */
-  showWorkers({ workers }) {
+  showWorkers({ workers, running }) {
     byId('workers').hidden = workers.length === 0;
     this.workers.show(
       workers.map((worker) => {
         const slots = [`${worker.living} of ${worker.slots}`];
         if (worker.starting) slots.push(`${worker.starting} starting`);
         if (worker.away) slots.push(`${worker.away} away`);
+        if (running[worker.name]?.paused) slots.push('paused');
         const shadow = worker.shadow ? `, shadow of ${worker.shadow}` : '';
         return {
           key: worker.name,
@@ -197,6 +204,7 @@ export class Overview {
     this.runs.show(
       [...runs].reverse().map((run) => {
         let account = run.closed === null ? '-' : run.closed ? 'closed' : 'not closed';
+        if (run.state !== 'sealed') account = 'so far';
         if (run.absent.length > 0) account += `, ${count(run.absent.length)} times without a source`;
         if (run.trouble) account += `, ${run.trouble}`;
         return {

@@ -3,6 +3,7 @@
 import { sentence } from './api.js';
 import { choice, element, setText } from './dom.js';
 import { duration, time } from './format.js';
+import { saveNumbers, savePicture } from './save.js';
 import { writePanel } from './state.js';
 import { VIEWS } from './views/index.js';
 
@@ -31,13 +32,17 @@ export class Panel {
     /** @type {View | null} */
     this.view = null;
     this.kind = '';
+    /** The answer that is drawn. @type {Answer | null} */
+    this.answer = null;
     const id = `panel-${(made += 1)}`;
     this.meta = element('p', { class: 'meta muted' });
     this.fault = element('p', { class: 'sentence bad', hidden: true });
     this.place = element('div', { class: 'view' });
+    const title = 'Fill the window; Esc goes back';
+    this.fill = element('button', { type: 'button', title, 'aria-pressed': 'false', click: () => this.fillWindow() }, 'Fill');
     this.element = element(
       'article',
-      { 'aria-labelledby': id },
+      { 'aria-labelledby': id, keydown: (event) => event.key === 'Escape' && this.fillWindow(false) },
       element(
         'div',
         { class: 'title' },
@@ -57,6 +62,9 @@ export class Panel {
             },
           ),
           element('button', { type: 'button', title: 'Another panel of this stream', click: page.again }, 'Copy'),
+          element('button', { type: 'button', title: 'Save the picture', click: () => this.save(true) }, 'PNG'),
+          element('button', { type: 'button', title: 'Save the numbers', click: () => this.save(false) }, 'CSV'),
+          this.fill,
           element('button', { type: 'button', 'aria-label': `Close the panel of ${settings.stream}`, click: page.close }, '×'),
         ),
       ),
@@ -105,11 +113,30 @@ export class Panel {
       this.fail(`This page has no view "${answer.view}".`);
       return;
     }
+    this.answer = answer;
     this.view.draw(answer);
     this.due = performance.now() + this.view.pause();
     this.known = answer.identity;
     this.knownFor = settings;
     setText(this.meta, describe(answer, this.settings.stream));
+  }
+
+  /** @param {boolean} isPicture or numbers */
+  save(isPicture) {
+    const { stream } = this.settings;
+    if (!this.answer || this.place.hidden) return;
+    if (isPicture) savePicture(stream, this.meta.textContent ?? '', this.place, this.answer);
+    else saveNumbers(stream, this.answer);
+  }
+
+  /** Fills the window, or goes back to its place. @param {boolean} [fills] */
+  fillWindow(fills = !this.element.classList.contains('whole')) {
+    if (fills === this.element.classList.contains('whole')) return;
+    this.element.classList.toggle('whole', fills);
+    document.body.classList.toggle('filled', fills);
+    this.fill.setAttribute('aria-pressed', String(fills));
+    this.view?.theme();
+    this.changed();
   }
 
   /** It is time to ask again. */
@@ -139,6 +166,7 @@ export class Panel {
   }
 
   close() {
+    if (this.element.classList.contains('whole')) document.body.classList.remove('filled');
     this.view?.close();
     this.element.remove();
   }

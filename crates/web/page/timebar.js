@@ -31,6 +31,8 @@ const SCALE = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10
 const LISTED = 20;
 /** Runs to choose from. */
 const RUNS = 50;
+/** A moment is shown up to this much later, ns. */
+const ROUNDED = 1024;
 /** A step of playing, ms. */
 const STEP = 100;
 
@@ -129,6 +131,7 @@ export class TimeBar {
       if (this.state.at !== null) this.cover(this.state.at);
       this.changed();
     });
+    this.setSpan(state.span);
     this.run = element('select', { change: () => this.goToRun(this.run.value) });
     this.runChoice = element('label', { hidden: true }, 'run ', this.run);
     this.play = choice(
@@ -511,16 +514,24 @@ export class TimeBar {
     const run = this.runs.find((one) => one.name === name);
     if (!run) return;
     const stop = run.stop ?? this.now();
-    const wanted = Math.max(10, ((stop - run.start) / 1e9) * 1.2);
-    const fit = SPANS.find(([span]) => Number(span) >= wanted) ?? SPANS[SPANS.length - 1];
-    this.state.span = Number(fit[0]);
-    const list = this.span.querySelector('select');
-    if (list) list.value = fit[0];
-    this.end = Math.min(this.now(), run.start + this.state.span * 0.9e9);
-    this.go(run.start);
+    const length = (stop - run.start) / 1e9;
+    this.setSpan(Math.min(1e9, Math.max(1, Number((length * 1.1).toPrecision(2)))));
+    this.end = Math.min(this.now(), stop + Math.max(0, this.state.span - length) * 0.5e9);
+    // At its end each panel has something: a moment that is rounded up is still in the run.
+    this.go(Math.max(run.start, stop - ROUNDED));
     this.changed();
     // The same run can be chosen again.
     this.run.value = '';
+  }
+
+  /** @param {number} span s, also one that is not in the list */
+  setSpan(span) {
+    this.state.span = span;
+    const list = this.span.querySelector('select');
+    if (!list) return;
+    const text = String(span);
+    if (![...list.options].some((option) => option.value === text)) list.append(element('option', { value: text }, duration(span * 1e9)));
+    list.value = text;
   }
 
   /** @param {number} speed 0: stopped */

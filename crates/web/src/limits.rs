@@ -45,6 +45,8 @@ pub(crate) const EVENTS_BYTES_MAX: u64 = 32 << 20;
 pub(crate) const RANGES_MAX: usize = 1024;
 /// Pixels of a detector: 64 MiB of counts.
 pub(crate) const DETECTOR_PIXELS_MAX: i64 = 16 << 20;
+/// The mark of a masked pixel in frames of photon-counting cameras.
+pub(crate) const MASKED: u32 = u32::MAX;
 /// Messages of which a trend keeps the values together: they are read and removed as one.
 pub(crate) const BLOCK: u64 = 1024;
 /// Blocks before the time of a trend that are searched for units, alarms and connections: some 65,000 messages. A
@@ -95,6 +97,3 @@ pub(crate) const COMMANDS_MAX: u64 = 200;
 pub const TEXT_BYTES_MAX: u64 = 16 << 20;
 /// Runs in a status of the page, beside those that are not done: its list has fifty, its time bar may show older ones.
 pub(crate) const RUNS_SHOWN: usize = 500;
-
-/// The mark of a masked pixel of `uint32`, as EIGER and JUNGFRAU write it.
-pub(crate) const MASKED: u32 = u32::MAX;

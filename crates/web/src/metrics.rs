@@ -2,6 +2,7 @@
 //!
 //! `docs/reference/metrics.md` lists the names; a test compares it with [`NAMES`].
 
+use flow::status::verdict::{KINDS, Part};
 use flow::status::{Status, WorkerStatus};
 use serde_json::{Map, Value};
 use std::fmt::Write as _;
@@ -31,6 +32,7 @@ macro_rules! names {
 names! {
     Running = "instrument_running" gauge [""] "1 while an instrument runs in the data folder and answers.";
     Faults = "faults" gauge [""] "Current faults of stages.";
+    Verdict = "verdict" gauge ["kind"] "Subjects of each part of the verdict; of `state` 1 while one runs.";
     Messages = "stream_messages" gauge ["stream"] "Messages in the stream now.";
     Bytes = "stream_payload_bytes" gauge ["stream"] "Bytes of their payloads.";
     Appended = "stream_appended_total" counter ["stream"] "Messages appended since the stream was created.";
@@ -130,12 +132,16 @@ fn escaped(label: &str) -> String {
 
 /// The metrics of a state. `free`: bytes by place. `glance`: what the running instrument reports; `running` is empty
 /// where none runs.
-pub(crate) fn text(status: &Status, glance: &Map<String, Value>, free: &[(&str, u64)]) -> String {
+pub(crate) fn text(status: &Status, glance: &Map<String, Value>, verdict: &[Part], free: &[(&str, u64)]) -> String {
     let mut text = Text(vec![String::new(); NAMES.len()]);
     let running = glance.get("running").and_then(Value::as_object);
     let troubles = glance.get("troubles").and_then(Value::as_array).map_or(0, Vec::len);
     text.put(Id::Running, &[], u8::from(running.is_some_and(|stages| !stages.is_empty())));
     text.put(Id::Faults, &[], troubles);
+    for kind in KINDS {
+        let count: u64 = verdict.iter().filter(|part| part.kind == kind).map(|part| part.count).sum();
+        text.put(Id::Verdict, &[kind], count);
+    }
     for s in &status.streams {
         let of = [s.name.as_str()];
         text.put(Id::Messages, &of, s.messages);

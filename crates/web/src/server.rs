@@ -10,6 +10,7 @@ use crate::look::{Looker, Request as Look};
 use crate::tokens::{Role, Tokens};
 use crate::{Instrument, Plan, doors, metrics, page};
 use bytes::Bytes;
+use flow::status::verdict::{self, Part, Report};
 use flow::status::{Status, Watch};
 use flow::{Data, Fault};
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -104,8 +105,18 @@ struct House {
 struct State {
     status: Status,
     glance: Map<String, Value>,
+    /// The parts of the first line of the page.
+    verdict: Vec<Part>,
     /// Free bytes by place.
     free: Vec<(&'static str, u64)>,
+}
+
+/// The verdict on a state, with what the running instrument reports.
+fn verdict_of(status: &Status, glance: &Map<String, Value>) -> Vec<Part> {
+    let none = Map::new();
+    let map = |key: &str| glance.get(key).and_then(Value::as_object).unwrap_or(&none);
+    let faults = glance.get("troubles").and_then(Value::as_array).map_or(0, Vec::len);
+    verdict::verdict(status, Report { running: map("running"), faults, hosts: map("hosts") })
 }
 
 impl House {
@@ -129,7 +140,9 @@ impl House {
             let places = [("data", data.folder.as_path()), ("memory", Path::new("/dev/shm"))];
             let free = |(name, path)| Some((name, data.media.free(path).ok()?));
             let free = places.into_iter().filter_map(free).collect();
-            let state = Arc::new(State { status, glance: instrument.glance(), free });
+            let glance = instrument.glance();
+            let verdict = verdict_of(&status, &glance);
+            let state = Arc::new(State { status, glance, verdict, free });
             last = Some((Instant::now(), state.clone()));
             Ok(state)
         };
@@ -212,6 +225,7 @@ impl House {
                 let mut value = serde_json::to_value(&state.status).unwrap_or_default();
                 if let Some(object) = value.as_object_mut() {
                     object.extend(state.glance.clone());
+                    object.insert("verdict".into(), serde_json::to_value(&state.verdict).unwrap_or_default());
                     object.insert("web".into(), json!({"pid": std::process::id(), "role": role.word()}));
                 }
                 self.sent("application/json", value.to_string().into()).await
@@ -219,7 +233,7 @@ impl House {
             ("GET", "/metrics") => {
                 self.doors.admit(request.headers(), Role::View)?;
                 let state = self.state().await?;
-                let text = metrics::text(&state.status, &state.glance, &state.free);
+                let text = metrics::text(&state.status, &state.glance, &state.verdict, &state.free);
                 self.sent("text/plain; version=0.0.4; charset=utf-8", text.into()).await
             }
             ("POST", "/api/look") => {

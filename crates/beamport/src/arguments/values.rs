@@ -1,9 +1,10 @@
 //! Values of flags. An error says what to type instead.
 
 use crate::file::{Word as _, is_run_name, nearest};
+use crate::limits::DAY;
 use flow::job::Layout;
-use settings::units;
-use std::time::Duration;
+use settings::{When, units};
+use std::time::{Duration, SystemTime};
 
 fn number(text: &str, low: f64, high: f64) -> Result<f64, String> {
     let number: f64 = text.trim().parse().map_err(|_| "not a number".to_owned())?;
@@ -70,4 +71,83 @@ pub(crate) fn slots(text: &str) -> Result<(String, u32), String> {
     let wrong = || "write `NAME=NUMBER`, like `mean=4`".to_owned();
     let (name, number) = text.split_once('=').ok_or_else(wrong)?;
     Ok((name.trim().to_owned(), number.trim().parse().map_err(|_| wrong())?))
+}
+
+/// A time as `settings::units::when` reads it, or as people write it, in UTC: `14:03`, `14:03:10.250`, the newest one
+/// that is not in the future; `2026-11-26 14:03`, or a date alone.
+pub(crate) fn moment(text: &str) -> Result<When, String> {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    moment_at(text, i64::try_from(now.as_nanos()).unwrap_or(i64::MAX))
+}
+
+fn moment_at(text: &str, now: i64) -> Result<When, String> {
+    let refused = |refused: units::Refused| format!("{}, or `14:03` or `2026-03-01 14:03` in UTC", refused);
+    let words = text.trim().trim_end_matches("UTC").trim_end_matches(['Z', 'z']).trim_end();
+    let (date, clock) = match words.split_once([' ', 'T', 't']) {
+        Some((date, clock)) => (Some(date), clock.trim_start()),
+        None if words.contains(':') => (None, words),
+        None => (Some(words), "00:00"),
+    };
+    let is_date = |date: &str| date.len() == 10 && date.bytes().all(|b| b.is_ascii_digit() || b == b'-');
+    let Some(clock) = clock_of(clock).filter(|_| date.is_none_or(is_date)) else {
+        return units::when(text).map_err(refused);
+    };
+    let date_or_first = date.unwrap_or("1970-01-01");
+    let time = units::time(&format!("{date_or_first}T{clock}Z")).map_err(refused)?;
+    if date.is_some() {
+        return Ok(When::At(time));
+    }
+    let today = now - now.rem_euclid(DAY) + time.0;
+    Ok(When::At(settings::Time(if today > now { today - DAY } else { today })))
+}
+
+/// A time of day with all its digits: `9:03` is `09:03:00`. None where it is not one.
+fn clock_of(text: &str) -> Option<String> {
+    let (clock, rest) = text.split_once(['.', ',']).map_or((text, None), |(clock, rest)| (clock, Some(rest)));
+    let parts: Vec<&str> = clock.split(':').collect();
+    let is_number = |part: &&str| (1..=2).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
+    if !(2..=3).contains(&parts.len()) || !parts.iter().all(is_number) || (rest.is_some() && parts.len() < 3) {
+        return None;
+    }
+    let seconds = parts.get(2).copied().unwrap_or("00");
+    let rest = rest.map(|rest| format!(".{rest}")).unwrap_or_default();
+    Some(format!("{:0>2}:{:0>2}:{:0>2}{rest}", parts[0], parts[1], seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_read_as_on_the_page() {
+        // 2026-03-01 12:00 UTC.
+        let now = 1_772_366_400_000_000_000;
+        let hour = 3_600_000_000_000;
+        for (text, ns) in [
+            ("11:00", now - hour),
+            ("11:00Z", now - hour),
+            ("9:00:30.5", now - 3 * hour + 30_500_000_000),
+            ("12:00", now),
+            // That of yesterday.
+            ("14:03", now - 22 * hour + 180_000_000_000),
+            ("2026-03-01", now - 12 * hour),
+            ("2030-01-01", 1_893_456_000_000_000_000),
+            ("2026-03-01 11:00", now - hour),
+            ("2026-03-01T11:00 UTC", now - hour),
+            ("2026-03-01T13:00:00+01:00", now),
+        ] {
+            assert_eq!(moment_at(text, now), Ok(When::At(settings::Time(ns))), "{text}");
+        }
+        assert_eq!(moment_at("-10 s", now), Ok(When::Ago(Duration::from_secs(10))));
+        assert_eq!(moment_at("now", now), Ok(When::Now));
+    }
+
+    #[test]
+    fn what_is_no_moment_is_refused_with_what_to_write() {
+        for text in ["", "25:00", "14:3x", "14", "14:03.5", "2026-13-01", "2026-02-30", "yesterday", "2026-3-1", "10 s"]
+        {
+            let refused = moment_at(text, 0).unwrap_err();
+            assert!(refused.contains("`14:03`"), "{text}: {refused}");
+        }
+    }
 }

@@ -13,6 +13,7 @@ use flow::Fault;
 use flow::control::{ask as ask_within, short_path, unanswered};
 use flow::edge::{CommandKind, SourcePlan};
 use flow::records::Stop;
+use flow::status::verdict::Report;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -284,6 +285,14 @@ pub struct Glance {
     /// All hosts of the instrument by name: `{"state", "is_here", "mirrors", "workers", "lost", "clock_ns",
     /// "troubles"}`.
     pub hosts: serde_json::Map<String, Value>,
+}
+
+impl Glance {
+    /// The verdict on a state: the open run, and all faults and losses.
+    pub fn verdict(&self, status: &flow::status::Status) -> Vec<flow::status::verdict::Part> {
+        let Self { troubles, running, hosts } = self;
+        flow::status::verdict::verdict(status, Report { running, faults: troubles.len(), hosts })
+    }
 }
 
 /// Asks a running instrument for its state; empty where nobody runs it or it does not answer soon.

@@ -7,7 +7,7 @@ use crate::edges::Registry;
 use crate::mover;
 use clap::Args;
 use serde_json::{Value, json};
-use settings::{When, units};
+use settings::When;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub struct Begin {
     #[arg(long, value_name = "JSON", value_parser = values::json_object)]
     pub metadata: Option<serde_json::Map<String, serde_json::Value>>,
     /// Start of the run: `now`, a time, or `-10 s` for 10 s ago
-    #[arg(long, value_name = "TIME", default_value = "now", value_parser = units::when, allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", default_value = "now", value_parser = values::moment, allow_hyphen_values = true)]
     pub start: When,
     /// Length of the run [default: until `beamport end`]
     #[arg(long, value_name = "DURATION", value_parser = values::length)]
@@ -84,7 +84,7 @@ pub struct End {
     #[arg(value_parser = values::run_name)]
     pub run: Option<String>,
     /// End of the run: `now`, a time, or `-10 s` for 10 s ago
-    #[arg(long, value_name = "TIME", default_value = "now", value_parser = units::when, allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", default_value = "now", value_parser = values::moment, allow_hyphen_values = true)]
     pub stop: When,
     /// Include messages whose time is exactly `--stop`
     #[arg(long)]

@@ -12,7 +12,7 @@ use crate::peer::is_gone;
 use clap::Args;
 use flow::{Fault, stream_fault};
 use serde_json::{Value, json};
-use settings::{When, shortened, units};
+use settings::{When, shortened};
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsFd as _;
 use std::process::ExitCode;
@@ -47,10 +47,10 @@ pub struct Cat {
     #[arg(long)]
     pub follow: bool,
     /// First source time: a time, or `-10 s` for 10 s ago
-    #[arg(long, value_name = "TIME", value_parser = units::when, allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", value_parser = arguments::values::moment, allow_hyphen_values = true)]
     pub from: Option<When>,
     /// End of the source times (exclusive)
-    #[arg(long, value_name = "TIME", value_parser = units::when, allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", value_parser = arguments::values::moment, allow_hyphen_values = true)]
     pub to: Option<When>,
     /// Print at most this many messages or rows
     #[arg(long, value_name = "NUMBER")]

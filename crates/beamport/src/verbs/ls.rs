@@ -95,6 +95,10 @@ fn list(asked: &Ls, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     if asked.form.json {
         json_line(out, &status)?;
     } else {
+        if !status.streams.is_empty() {
+            let verdict = crate::mover::glance(&data.folder).verdict(&status);
+            writeln!(out, "{}\n", flow::status::verdict::line(&verdict))?;
+        }
         write!(out, "{}", text(&status))?;
     }
     for broken in &status.unreadable {
@@ -265,6 +269,9 @@ mod tests {
             messages_per_s: None,
             bytes_per_s: None,
             lost: 0,
+            lost_reason: None,
+            losing: false,
+            alarms: Vec::new(),
             lag: 3,
             fill: 0.25,
             late: 1,

@@ -19,7 +19,7 @@ use flow::job::{Elsewhere, Layout, Work, Writer};
 use flow::records::Stop;
 use flow::{Appender, Data, Fault, RunKeeper, StreamView, WriterJob};
 use serde_json::Value;
-use settings::{When, units};
+use settings::When;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -56,10 +56,10 @@ pub struct Make {
     #[arg(long, value_name = "LAYOUT", default_value = "nexus", value_parser = values::layout)]
     pub layout: Layout,
     /// Start of the run [default: at the first message]
-    #[arg(long, value_name = "TIME", value_parser = units::when, allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", value_parser = values::moment, allow_hyphen_values = true)]
     pub start: Option<When>,
     /// End of the run (exclusive) [default: after the last message]
-    #[arg(long, value_name = "TIME", value_parser = units::when, allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", value_parser = values::moment, allow_hyphen_values = true)]
     pub stop: Option<When>,
     /// Include messages whose time is exactly `--stop`
     #[arg(long, requires = "stop")]

@@ -12,6 +12,7 @@ use crate::edges::Registry;
 use crate::limits::{RUNS_SHOWN, SHOWN};
 use crate::mover::{self, Glance};
 use clap::Args;
+use flow::status::verdict::{Part, line};
 use flow::status::{Status, StreamStatus, Watch, WorkerStatus};
 use flow::{Data, Fault};
 use serde::Serialize;
@@ -141,11 +142,18 @@ struct Shown {
     status: Status,
     #[serde(flatten)]
     glance: Glance,
+    /// The parts of the first line.
+    verdict: Vec<Part>,
 }
 
 impl Shown {
     fn read(watch: &mut Watch, data: &Data) -> Result<Self, Fault> {
-        Ok(Self { status: watch.status(data.media.now(), false)?, glance: mover::glance(&data.folder) })
+        Ok(Self::of(watch.status(data.media.now(), false)?, mover::glance(&data.folder)))
+    }
+
+    fn of(status: Status, glance: Glance) -> Self {
+        let verdict = glance.verdict(&status);
+        Self { status, glance, verdict }
     }
 
     /// `all`: not only the worst.
@@ -154,7 +162,8 @@ impl Shown {
         let (shown, others) = worst(&self.status, most);
         let is_left_out = |name: &str| others.iter().any(|stream| stream.name == name);
         let troubles = self.glance.troubles.iter().take(most).map(|trouble| format!("\n{trouble}\n"));
-        let mut text = text(&self.status, &shown, &others, most);
+        let is_paused = |name: &str| self.glance.running.get(name).is_some_and(|stage| stage["paused"] == true);
+        let mut text = text(&self.status, &line(&self.verdict), (&shown, &others), most, &is_paused);
         text += &on_hosts(&self.glance, most);
         text += &running(&self.glance, &is_left_out);
         text.extend(troubles);
@@ -276,11 +285,17 @@ fn more(what: &str, all: usize, most: usize) -> String {
     if left > 0 { format!("{} more {what}: `beamport top --all`\n", thousands(left as u64)) } else { String::new() }
 }
 
-fn text(status: &Status, shown: &[&StreamStatus], others: &[&StreamStatus], most: usize) -> String {
-    let mut text = format!("{}  {}\n\n", super::figures::moment(status.time), status.data);
+fn text(
+    status: &Status,
+    verdict: &str,
+    (shown, others): (&[&StreamStatus], &[&StreamStatus]),
+    most: usize,
+    is_paused: &dyn Fn(&str) -> bool,
+) -> String {
+    let mut text = format!("{}  {}\n{verdict}\n\n", super::figures::moment(status.time), status.data);
     text += &streams(shown, others).to_string();
     text += &readers(shown.iter().chain(others), most);
-    text += &workers(&status.workers);
+    text += &workers(&status.workers, is_paused);
     let is_stream = |name: &str| status.streams.iter().any(|stream| stream.name == name);
     let live: Vec<_> = status.stages.iter().filter(|row| !is_stream(&row.stage)).collect();
     if !live.is_empty() {
@@ -364,7 +379,7 @@ fn readers<'a>(streams: impl Iterator<Item = &'a &'a StreamStatus>, most: usize)
 }
 
 /// Workers, and what their slots say of themselves.
-fn workers(all: &[WorkerStatus]) -> String {
+fn workers(all: &[WorkerStatus], is_paused: &dyn Fn(&str) -> bool) -> String {
     let mut workers = Table::new(&[
         "worker",
         ">slots",
@@ -395,7 +410,7 @@ fn workers(all: &[WorkerStatus]) -> String {
             thousands(w.aside),
             thousands(w.filtered),
             thousands(w.lost),
-            code(w),
+            code(w) + if is_paused(&w.name) { " (paused)" } else { "" },
         ]);
         for (slot, numbers) in &w.statistics {
             own.row([w.name.clone(), slot.to_string(), pairs(numbers.iter())]);
@@ -439,7 +454,7 @@ mod tests {
 
     /// All of it.
     fn whole(status: &Status) -> String {
-        Shown { status: status.clone(), glance: Glance::default() }.text(true)
+        Shown::of(status.clone(), Glance::default()).text(true)
     }
 
     #[test]
@@ -492,7 +507,7 @@ mod tests {
         let names: Vec<_> = shown.iter().map(|stream| stream.name.as_str()).collect();
         assert_eq!((names.len(), others.len()), (21, 100));
         assert_eq!((names[0], names[1], names[2], names[20]), ("all", "d050", "d101", "d119"));
-        let seen = Shown { status, glance: Glance::default() }.text(false);
+        let seen = Shown::of(status, Glance::default()).text(false);
         assert!(seen.contains("(100 more)") && seen.contains("1,400"), "{seen}");
     }
 
@@ -529,6 +544,9 @@ mod tests {
             messages_per_s: Some(14.0),
             bytes_per_s: None,
             lost: 0,
+            lost_reason: None,
+            losing: false,
+            alarms: Vec::new(),
             lag: 12,
             fill: 0.0,
             late: 0,
@@ -572,7 +590,8 @@ mod tests {
         let status = Status { streams: vec![stream], workers: vec![worker], ..none() };
         assert_eq!(
             whole(&status),
-            "1970-01-01T00:00:00.000Z  d\n\n\
+            "1970-01-01T00:00:00.000Z  d\n\
+             no instrument runs \u{b7} 1 worker moved messages aside (peaks, 1 message)\n\n\
              stream    messages  messages/s    bytes  bytes/s  lost  lag  fill  late\n\
              detector        14       14 /s  1.40 kB        -     0   12   0 %     0\n\
              \n\

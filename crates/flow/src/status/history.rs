@@ -3,11 +3,12 @@
 //! Constraints: bytes are summed in blocks of entries, and a block that retention took in part is summed again. The
 //! ledger is asked at most 5 % of the time.
 
-use crate::limits::LEDGER_PAUSE;
+use super::alarms::Alarms;
+use crate::limits::{LEDGER_PAUSE, LOSES_NS};
 use crate::records::{Gap, Run};
 use crate::{Data, Fault, ledger};
-use std::collections::{HashMap, VecDeque};
-use store::{Clock, Reader};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use store::{Clock, Entry, Reader};
 use wire::bprn::State;
 
 /// Entries of one sum: retention moves in steps of segments, and a partly taken sum is made again from its rest.
@@ -28,10 +29,13 @@ pub(super) struct History {
     pub(super) lost: Option<LossCount>,
     /// Marked messages that recoveries have cut.
     pub(super) cut: Vec<Gap>,
+    /// When the number of lost messages rose last, ns of `Media::clock`.
+    rose: Option<i64>,
+    pub(super) alarms: Alarms,
 }
 
 /// The lost messages of a stream, from the ledger.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct LossCount {
     /// When it was asked, ns of `Media::clock`.
     asked: i64,
@@ -39,6 +43,8 @@ pub(super) struct LossCount {
     took: i64,
     /// Messages.
     pub(super) count: u64,
+    /// The reason of most of them.
+    pub(super) reason: Option<String>,
 }
 
 impl History {
@@ -59,7 +65,9 @@ impl History {
             if self.blocks.front().is_some_and(|b| b.0 < bounds.first) {
                 // The oldest block was taken in part: its rest is looked at again.
                 let end = (bounds.first / BLOCK + 1) * BLOCK;
-                let Some(bytes) = present(sum(reader, bounds.first, end.min(self.next.max(bounds.first))))? else {
+                let Some(bytes) =
+                    present(sum(reader, bounds.first, end.min(self.next.max(bounds.first)), &mut |_, _| {}))?
+                else {
                     continue;
                 };
                 if let Some(front) = self.blocks.front_mut() {
@@ -68,7 +76,8 @@ impl History {
             }
             while at < bounds.count {
                 let end = ((at / BLOCK + 1) * BLOCK).min(bounds.count);
-                let Some(bytes) = present(sum(reader, at, end))? else { break };
+                let mut note = |sequence, entry: &Entry| self.alarms.note(sequence, entry);
+                let Some(bytes) = present(sum(reader, at, end, &mut note))? else { break };
                 match self.blocks.back_mut() {
                     Some(back) if back.0 / BLOCK == at / BLOCK => back.1 += bytes,
                     _ => self.blocks.push_back((at, bytes)),
@@ -77,6 +86,7 @@ impl History {
                 (at, self.next) = (end, end);
             }
             if at >= bounds.count {
+                self.alarms.catch_up(reader);
                 return Ok(());
             }
         }
@@ -85,22 +95,31 @@ impl History {
     /// Asks the ledger what is lost and cut of a stream, where that is due.
     pub(super) fn ask_ledger(&mut self, data: &Data, name: &str, filled: &[ledger::Row]) -> Result<(), Fault> {
         let clock = || data.media.clock();
-        let is_due = |lost: LossCount| clock().saturating_sub(lost.asked) >= lost.took.saturating_mul(LEDGER_PAUSE);
-        if self.lost.is_none_or(is_due) {
+        let is_due = |lost: &LossCount| clock().saturating_sub(lost.asked) >= lost.took.saturating_mul(LEDGER_PAUSE);
+        let before = self.lost.as_ref().map(|lost| lost.count);
+        if self.lost.as_ref().is_none_or(is_due) {
             let began = clock();
-            let count = match filled.is_empty() {
-                true => ledger::total(ledger::entries(data, name)?.0.iter().flat_map(|e| e.lost.values())),
-                // Its messages entered elsewhere: what is lost of them, the stage that fills it says.
-                false => 0,
-            };
+            // Of one that a stage fills the messages entered elsewhere: what is lost of them, that stage says.
+            let entries = if filled.is_empty() { ledger::entries(data, name)?.0 } else { Vec::new() };
+            let count = ledger::total(entries.iter().flat_map(|e| e.lost.values()));
+            let reason = most(entries.iter().flat_map(|e| &e.lost));
             self.cut = ledger::cuts(data, name)?;
             let asked = clock();
-            self.lost = Some(LossCount { asked, took: asked.saturating_sub(began), count });
+            self.lost = Some(LossCount { asked, took: asked.saturating_sub(began), count, reason });
         }
         if let Some(lost) = self.lost.as_mut().filter(|_| !filled.is_empty()) {
             lost.count = ledger::lost(filled);
+            lost.reason = most(filled.iter().flat_map(|row| &row.lost));
+        }
+        if before.zip(self.lost.as_ref()).is_some_and(|(before, lost)| lost.count > before) {
+            self.rose = Some(clock());
         }
         Ok(())
+    }
+
+    /// Whether messages were lost a short time before `clock`.
+    pub(super) fn loses(&self, clock: i64) -> bool {
+        self.rose.is_some_and(|rose| clock.saturating_sub(rose) < LOSES_NS)
     }
 
     /// Bytes of payload from a sequence on; a block that it lies in is counted in proportion.
@@ -162,14 +181,23 @@ impl History {
     }
 }
 
-/// Bytes of payload of a range that is in one index segment.
-fn sum(reader: &mut Reader, from: u64, to: u64) -> store::Result<u64> {
+/// The reason of most messages.
+fn most<'a>(lost: impl Iterator<Item = (&'a String, &'a u64)>) -> Option<String> {
+    let mut all: BTreeMap<&str, u64> = BTreeMap::new();
+    lost.for_each(|(reason, count)| *all.entry(reason).or_default() += count);
+    let (reason, count) = all.into_iter().max_by_key(|(_, count)| *count)?;
+    (count > 0).then(|| reason.to_owned())
+}
+
+/// Bytes of payload of a range that is in one index segment; `see` sees its entries.
+fn sum(reader: &mut Reader, from: u64, to: u64, see: &mut dyn FnMut(u64, &Entry)) -> store::Result<u64> {
     let (mut at, mut bytes) = (from, 0);
     while at < to {
         let entries = reader.entries(at, (to - at) as usize)?;
         if entries.is_empty() {
             break;
         }
+        entries.iter().zip(at..).for_each(|(entry, sequence)| see(sequence, entry));
         bytes += entries.iter().map(|e| u64::from(e.length)).sum::<u64>();
         at += entries.len() as u64;
     }

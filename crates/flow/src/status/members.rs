@@ -124,6 +124,18 @@ pub fn all(data: &Data, run: &Run) -> Result<Vec<Members>, Fault> {
         .collect()
 }
 
+/// A run that is not sealed, with ranges up to the newest message of each of its streams.
+pub(super) fn up_to_now(data: &Data, run: &Run) -> Result<Run, Fault> {
+    let mut whole = Run { streams: Vec::new(), ..run.clone() };
+    for begun in &run.streams {
+        let reader = data.reader_early(&begun.stream)?;
+        let (header, count) = (reader.header(), reader.bounds().count);
+        let next = if begun.uuid == header.uuid { count.max(begun.next) } else { begun.next };
+        whole.streams.push(Range { next, ..begun.clone() });
+    }
+    Ok(whole)
+}
+
 /// Bytes of the largest member of a sealed run in one stream.
 pub fn largest(data: &Data, run: &Run, stream: &str) -> Result<u64, Fault> {
     let options = ReadOptions { early: true, check: Check::Entries, ..ReadOptions::default() };

@@ -12,14 +12,17 @@
 //!
 //! Failure behaviour: a stream that cannot be read is listed as unreadable, and the others are shown.
 
+mod alarms;
 mod history;
 pub mod members;
 mod missing;
+pub mod verdict;
 
+pub use alarms::Alarm;
 pub use missing::{Missing, missing};
 
 use crate::commits::{self, BySink, CommitsView};
-use crate::limits::STATISTICS_STALE_NS;
+use crate::limits::{LEDGER_PAUSE, STATISTICS_STALE_NS};
 use crate::records::{Gap, Run};
 use crate::{BookDamage, Data, Fault, RUNS, RunsView, WorkerNow, WorkerState, ledger, stream_fault};
 use history::History;
@@ -81,6 +84,15 @@ pub struct StreamStatus {
     pub bytes_per_s: Option<f64>,
     /// Messages known to be missing at the entry, or lost by the merge or worker that fills it.
     pub lost: u64,
+    /// The reason of most of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost_reason: Option<String>,
+    /// There were more of them less than a minute ago than before, as this watch saw.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub losing: bool,
+    /// Alarms that last, while a process writes the stream.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub alarms: Vec<Alarm>,
     /// Messages that the slowest counted reader has not committed yet. Readers that only keep messages do not count.
     pub lag: u64,
     /// Share of the live place that cannot be freed, 0 to 1.
@@ -166,7 +178,7 @@ pub struct RunStatus {
     pub start: i64,
     /// End of the source times; none while it is not known.
     pub stop: Option<i64>,
-    /// Its messages, once it is sealed.
+    /// Its messages; before it is sealed those so far.
     pub messages: Option<u64>,
     /// Bytes of their payloads.
     pub bytes: Option<u64>,
@@ -257,6 +269,19 @@ pub struct Watch {
     older_totals: RunTotals,
     /// Runs of which it shows the newest, and those that are not done.
     most_runs: usize,
+    /// The newest look at each run that is not sealed.
+    open: HashMap<String, OpenRun>,
+}
+
+/// A run that is not sealed.
+#[derive(Clone, Copy)]
+struct OpenRun {
+    /// When it was looked at, ns of `Media::clock`.
+    asked: i64,
+    /// How long that took, ns.
+    took: i64,
+    /// Messages in its streams, their bytes, and lost messages; none where they cannot be read.
+    so_far: Option<[u64; 3]>,
 }
 
 impl Watch {
@@ -265,7 +290,20 @@ impl Watch {
     pub fn new(data: &Data) -> Self {
         let (of_stream, seen, looked, moments, done, older, older_totals) = Default::default();
         let (data, runs, commits) = (data.clone(), RunsView::new(data), CommitsView::new(data));
-        Self { data, of_stream, runs, commits, seen, looked, moments, done, older, older_totals, most_runs: usize::MAX }
+        Self {
+            data,
+            of_stream,
+            runs,
+            commits,
+            seen,
+            looked,
+            moments,
+            done,
+            older,
+            older_totals,
+            most_runs: usize::MAX,
+            open: HashMap::new(),
+        }
     }
 
     /// Looks at the newest `most` runs, and at those that are not done: a look costs what it shows, and not what a year
@@ -283,6 +321,7 @@ impl Watch {
         let since = self.looked.replace(clock).map(|last| clock.saturating_sub(last) as f64 * 1e-9);
         self.follow_runs()?;
         let all = self.shown();
+        self.open.retain(|name, _| all.iter().any(|run| run.name == *name && run.state != State::Sealed));
         let older_runs = (self.runs.runs().len() - all.len()) as u64;
         let mut status = Status {
             time: now,
@@ -467,6 +506,9 @@ impl Watch {
         let finished = !sinks.is_empty() && sinks.iter().all(|s| commits.get(s).is_some_and(|c| c.finished));
         status.files = commits.values().filter(|c| c.finished).filter_map(|c| file_of(&c.state)).collect();
         if !(accounts || finished) {
+            if run.state != State::Sealed {
+                self.look_at_open(run, &commits, &sinks, &mut status);
+            }
             return status;
         }
         // A stream that cannot be read takes the account of its runs, not the list of all the others.
@@ -478,6 +520,28 @@ impl Watch {
             Err(fault) => status.trouble = Some(format!("{}: {}", fault.what, fault.cause)),
         }
         status
+    }
+
+    /// What a run that is not sealed holds so far: a pass over its index, at most 5 % of the time.
+    fn look_at_open(&mut self, run: &Run, commits: &BySink, sinks: &[String], status: &mut RunStatus) {
+        let clock = || self.data.media.clock();
+        let known = self.open.get(&run.name).copied();
+        let is_due = |open: OpenRun| clock().saturating_sub(open.asked) >= open.took.saturating_mul(LEDGER_PAUSE);
+        if known.is_none_or(is_due) {
+            let began = clock();
+            // Without an account of what cannot be read: `ls` says why.
+            let so_far = members::up_to_now(&self.data, run).and_then(|run| {
+                let members = members::all(&self.data, &run)?;
+                let lost = ledger::account_of_commits(&self.data, &run, commits, sinks)?.lost;
+                let sum = |of: fn(&members::Members) -> u64| members.iter().map(of).sum();
+                Ok([sum(|m| m.messages), sum(|m| m.bytes), lost])
+            });
+            let (asked, so_far) = (clock(), so_far.ok());
+            self.open.insert(run.name.clone(), OpenRun { asked, took: asked.saturating_sub(began), so_far });
+        }
+        let so_far = self.open.get(&run.name).and_then(|open| open.so_far);
+        (status.messages, status.bytes) = (so_far.map(|so_far| so_far[0]), so_far.map(|so_far| so_far[1]));
+        status.lost = so_far.map(|so_far| so_far[2]);
     }
 
     fn account(&self, run: &Run, commits: &BySink, sinks: &[String], status: &mut RunStatus) -> Result<(), Fault> {
@@ -602,7 +666,10 @@ fn look_at(data: &Data, name: &str, runs: &[Run], seen: &mut History, look: &Loo
         live_bytes,
         messages_per_s: rate(seen.came.0),
         bytes_per_s: rate(seen.came.1),
-        lost: seen.lost.map_or(0, |lost| lost.count),
+        lost: seen.lost.as_ref().map_or(0, |lost| lost.count),
+        lost_reason: seen.lost.as_ref().and_then(|lost| lost.reason.clone()),
+        losing: seen.loses(data.media.clock()),
+        alarms: if writer.is_some() { seen.alarms.lasting() } else { Vec::new() },
         lag,
         fill: (needed as f64 / room as f64).min(1.0),
         late: seen.late.values().map(|l| l.1).sum(),

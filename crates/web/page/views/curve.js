@@ -1,7 +1,7 @@
 // A curve: an array over its axis, with errors.
 
 import { side, titled } from '../axes.js';
-import { element, flip, setText, zoomByKey } from '../dom.js';
+import { element, flip, heightOf, setText, zoomByKey } from '../dom.js';
 import { number, scaleTexts } from '../format.js';
 
 /** @typedef {import('../api.js').Answer} Answer */
@@ -102,7 +102,8 @@ export class CurveView {
     this.made = made;
     this.plot ??= this.makePlot(answer);
     const width = this.box.clientWidth;
-    if (width > 0 && this.plot.width !== width) this.plot.setSize({ width, height: HEIGHT });
+    const height = heightOf(this.box, HEIGHT);
+    if (width > 0 && (this.plot.width !== width || this.plot.height !== height)) this.plot.setSize({ width, height });
     const { log } = this.settings;
     // A value without a logarithm is not drawn.
     const shown = data.map((values) => values.map((value) => (Number.isNaN(value) || (log && value <= 0) ? null : value)));
@@ -125,7 +126,7 @@ export class CurveView {
     return new uPlot(
       {
         width: Math.max(200, this.box.clientWidth),
-        height: HEIGHT,
+        height: heightOf(this.box, HEIGHT),
         legend: { show: false },
         cursor: { drag: { x: true, y: false, setScale: false }, points: { show: false } },
         scales: { x: { time: false, auto: false }, y: { auto: false, distr: this.settings.log ? 3 : 1 } },

@@ -5,7 +5,7 @@
 import { Axes, placed } from '../axes.js';
 import { choice, element, flip, setText, zoomByKey } from '../dom.js';
 import { count, number } from '../format.js';
-import { COLOURS } from '../palette.js';
+import { NAMES, palette } from '../palette.js';
 
 /** @typedef {import('../api.js').Answer} Answer */
 /** @typedef {import('../api.js').Numbers} Numbers */
@@ -57,12 +57,13 @@ export class ImageView {
     this.low = element('span');
     this.high = element('span');
     this.bar = element('canvas', { width: 256, height: 1, 'aria-hidden': 'true' });
-    const bar = this.bar.getContext('2d');
-    bar?.putImageData(new ImageData(new Uint8ClampedArray(COLOURS.buffer), 256, 1), 0, 0);
     this.value = element('output', { 'aria-live': 'off' });
     this.part = element('span', { class: 'muted' });
     const zoom = (/** @type {string} */ text, /** @type {string} */ title, /** @type {() => void} */ click) =>
       element('button', { type: 'button', title, 'aria-label': title, click }, text);
+    this.from = this.field('low');
+    this.to = this.field('high');
+    this.hand = element('span', { hidden: settings.low === null && settings.high === null }, this.from, ' ', this.to);
     this.tools = element(
       'div',
       { class: 'tools' },
@@ -77,10 +78,13 @@ export class ImageView {
           ['0.1', '0.1 to 99.9 %'],
           ['0.5', '0.5 to 99.5 %'],
           ['2', '2 to 98 %'],
+          ['hand', 'by hand'],
         ],
-        settings.cut,
-        (cut) => this.set({ cut }),
+        settings.low !== null || settings.high !== null ? 'hand' : settings.cut,
+        (cut) => this.limit(cut),
       ),
+      this.hand,
+      choice('map', NAMES, settings.map, (map) => this.set({ map })),
       choice(
         'pixel',
         [
@@ -106,6 +110,31 @@ export class ImageView {
     const { region, reduce } = this.settings;
     const side = Math.max(16, Math.min(LARGEST, Math.round(this.box.clientWidth * devicePixelRatio)));
     return { width: side, height: side, reduce, ...(region ? { region } : {}) };
+  }
+
+  /** The field of an end of the colours. @param {'low' | 'high'} end */
+  field(end) {
+    const value = this.settings[end] ?? '';
+    const input = element('input', { type: 'number', step: 'any', value, change: () => this.set({ [end]: numberOf(input.value) }) });
+    return element('label', {}, `${end} `, input);
+  }
+
+  /** Colours by a percentage, or by hand, beginning with what is shown. @param {string} cut */
+  limit(cut) {
+    const isByHand = cut === 'hand';
+    const [low, high] = isByHand ? this.ends() : [null, null];
+    this.hand.hidden = !isByHand;
+    for (const [label, value] of /** @type {const} */ ([[this.from, low], [this.to, high]])) {
+      const input = label.querySelector('input');
+      if (input) input.value = value === null ? '' : String(value);
+    }
+    this.set({ low, high, ...(isByHand ? {} : { cut }) });
+  }
+
+  /** Ends of the colours of what is shown: those by hand rule. @returns {[number, number]} */
+  ends() {
+    const [low, high] = this.answer ? limits(this.answer.arrays.values.values, Number(this.settings.cut)) : [0, 1];
+    return [this.settings.low ?? low, this.settings.high ?? high];
   }
 
   /** @param {Partial<Settings>} values */
@@ -141,10 +170,14 @@ export class ImageView {
       canvas.width = columns;
       canvas.height = rows;
     }
-    const [low, high] = limits(values, Number(this.settings.cut));
+    let [low, high] = this.ends();
+    const { log, map } = this.settings;
+    if (log) [low, high] = logLimits(values, low, high);
+    const colours = palette(map);
     const image = context.createImageData(columns, rows);
-    colour(values, low, high, this.settings.log, new Uint32Array(image.data.buffer));
+    colour(values, low, high, log, new Uint32Array(image.data.buffer), colours);
     context.putImageData(image, 0, 0);
+    this.bar.getContext('2d')?.putImageData(new ImageData(new Uint8ClampedArray(colours.buffer), 256, 1), 0, 0);
     canvas.dataset.sequence = String(this.answer.sequence);
     const unit = this.answer.unit ? ` ${this.answer.unit}` : '';
     setText(this.low, number(low) + unit);
@@ -363,24 +396,49 @@ export function limits(values, cut) {
 }
 
 /**
+ * Ends of colours whose logarithm is drawn: where the lower one is not positive, the least positive value.
+ * @param {Numbers} values
+ * @param {number} low
+ * @param {number} high
+ * @returns {[number, number]}
+ */
+export function logLimits(values, low, high) {
+  let least = Infinity;
+  if (!(low > 0)) for (const value of values) if (value > 0 && value < least) least = value;
+  const from = low > 0 ? low : least < Infinity ? least : 1;
+  return [from, Math.max(from, high)];
+}
+
+/** The number of a field; null where there is none. @param {string} text */
+function numberOf(text) {
+  return text.trim() === '' || !Number.isFinite(Number(text)) ? null : Number(text);
+}
+
+/** Ends of the colours by hand, and the map. @type {import('../state.js').Setting[]} */
+const colours = [
+  { key: 'low', usual: null, read: (text) => numberOf(text) ?? undefined },
+  { key: 'high', usual: null, read: (text) => numberOf(text) ?? undefined },
+  { key: 'map', usual: 'viridis', read: (text) => (NAMES.some(([name]) => name === text) ? text : undefined) },
+];
+
+/**
  * Colours of values. NaN, a masked pixel, is transparent.
  * @param {Numbers} values
  * @param {number} low
  * @param {number} high
  * @param {boolean} log
  * @param {Uint32Array} pixels
+ * @param {Uint32Array} colours
  */
-export function colour(values, low, high, log, pixels) {
-  // The logarithm is of the distance from `low`: 0 and negative values are drawn too.
-  const offset = log ? Math.max((high - low) / 1e4, Number.MIN_VALUE) : 0;
-  const scale = log ? 255 / Math.log((high - low) / offset + 1) : 255 / (high - low);
+export function colour(values, low, high, log, pixels, colours) {
+  const scale = 255 / (log ? Math.log(high / low) : high - low);
   const colourOf = (/** @type {number} */ value) => {
     if (Number.isNaN(value)) return 0;
-    const above = value - low;
-    if (above <= 0) return COLOURS[0];
-    const index = log ? Math.log(above / offset + 1) * scale : above * scale;
+    // Of a logarithm 0 and negative values have the lowest colour.
+    if (!(value > low)) return colours[0];
+    const index = (log ? Math.log(value / low) : value - low) * scale;
     // Also where all values are equal: then the scale is infinite.
-    return COLOURS[index < 255 ? Math.round(index) : 255];
+    return colours[index < 255 ? Math.round(index) : 255];
   };
   if (values instanceof Uint8Array || values instanceof Uint16Array) {
     const table = new Uint32Array(values instanceof Uint8Array ? 256 : 65536);
@@ -391,4 +449,4 @@ export function colour(values, low, high, log, pixels) {
   }
 }
 
-export default { word: 'image', View: ImageView };
+export default { word: 'image', View: ImageView, settings: colours };

@@ -1,7 +1,7 @@
 // A trend: the last value, in a band from the least to the greatest of each pixel; below it the values of all origins.
 
 import { side } from '../axes.js';
-import { element, setText, Table, windowChoice } from '../dom.js';
+import { element, heightOf, setText, Table, windowChoice } from '../dom.js';
 import { count, number, scaleTexts, time } from '../format.js';
 
 /** @typedef {import('../api.js').Answer} Answer */
@@ -59,6 +59,8 @@ class TrendView {
       17,
     );
     this.more = element('p', { class: 'muted', hidden: true });
+    this.search = element('input', { type: 'search', value: settings.search, input: () => this.seek() });
+    this.searched = element('p', { class: 'tools', hidden: !settings.search }, element('label', {}, 'Only names with ', this.search));
     this.none = element('p', { hidden: true }, 'No values in this time.');
     this.ended = element('p', { class: 'muted', hidden: true });
     this.element = element(
@@ -75,6 +77,7 @@ class TrendView {
       ),
       this.none,
       this.ended,
+      this.searched,
       this.table.element,
       this.more,
     );
@@ -82,10 +85,24 @@ class TrendView {
 
   /** @returns {Partial<import('../api.js').Asked>} */
   ask() {
-    const { origin } = this.settings;
     const window = this.settings.window ?? 60;
     const width = Math.max(50, Math.min(2000, this.box.clientWidth - 60));
-    return { width, window: Math.round(window * 1e9), ...(origin && this.isAlone ? { origin } : {}) };
+    return { width, window: Math.round(window * 1e9), ...this.named() };
+  }
+
+  /** Which names are asked for: the one that is drawn alone, where it is not among the first. */
+  named() {
+    const { origin, search } = this.settings;
+    if (origin && this.isAlone) return { origin };
+    return search ? { search } : {};
+  }
+
+  /** Asks for the names that have the text of the field. */
+  seek() {
+    this.settings.search = this.search.value;
+    this.isAlone = false;
+    this.origins.clear();
+    this.changed();
   }
 
   /** @param {Answer} answer */
@@ -95,8 +112,8 @@ class TrendView {
     const { origin } = this.settings;
     this.drawn = origin ? answer.series.findIndex((series) => series.origin === origin) : 0;
     const arrays = ['min', 'max', 'last'].map((name) => answer.arrays[`${name}${this.drawn}`]?.values);
-    // An origin that is not among the first must be asked for.
-    if (arrays[2] === undefined && answer.more > 0) this.isAlone = true;
+    // An origin that is not among the first, or not among those that are searched for, must be asked for.
+    if (arrays[2] === undefined && origin && (answer.more > 0 || this.settings.search)) this.isAlone = true;
     const [min, max, last] = arrays;
     if (last) this.drawPlot(answer, min, max, last);
     else this.close();
@@ -118,8 +135,9 @@ class TrendView {
     const lines = [Array(length), Array(length), Array(length)];
     // A value holds until the next one comes, as long as its stream is written.
     const until = (answer.until ?? answer.to) / 1e9;
+    const { before } = answer.series[this.drawn];
     /** @type {number | null} */
-    let held = null;
+    let held = typeof before === 'number' ? before : null;
     for (let i = 0; i < length; i += 1) {
       times[i] = answer.from / 1e9 + (i + 1) * step;
       const present = !Number.isNaN(last[i]);
@@ -131,7 +149,8 @@ class TrendView {
     }
     this.plot ??= this.makePlot();
     const width = this.box.clientWidth;
-    if (width > 0 && this.plot.width !== width) this.plot.setSize({ width, height: HEIGHT });
+    const height = heightOf(this.box, HEIGHT);
+    if (width > 0 && (this.plot.width !== width || this.plot.height !== height)) this.plot.setSize({ width, height });
     this.plot.setData([times, ...lines], false);
     this.plot.setScale('x', { min: answer.from / 1e9, max: answer.to / 1e9 });
   }
@@ -148,7 +167,7 @@ class TrendView {
     return new uPlot(
       {
         width: Math.max(200, this.box.clientWidth),
-        height: HEIGHT,
+        height: heightOf(this.box, HEIGHT),
         tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1e3), 'Etc/UTC'),
         legend: { show: false },
         cursor: { drag: { x: false, y: false }, points: { show: false } },
@@ -238,17 +257,18 @@ class TrendView {
         cells: [
           cell,
           there ? `${number(series.last)} ${series.unit ?? ''}`.trim() : '-',
-          there && series.last_time != null ? time(series.last_time).slice(11, 19) : '-',
+          there && series.last_time != null ? when(series.last_time, answer.to) : '-',
         ],
       };
     });
-    this.none.hidden = answer.series.length > 0;
+    this.none.hidden = answer.series.some((series) => series.count > 0);
     this.ended.hidden = answer.until == null || answer.until >= answer.to;
     setText(this.ended, `Nobody writes this stream; its newest message is of ${time(answer.until ?? 0)}.`);
     this.table.element.hidden = rows.length === 0;
     this.table.show(rows);
     this.more.hidden = !answer.more;
-    setText(this.more, `${count(answer.more)} more origins.`);
+    setText(this.more, `${count(answer.more)} more origins: write a part of their name above.`);
+    if (answer.more > 0) this.searched.hidden = false;
   }
 
   /** The head of a row: the name, which chooses what is drawn, and the newest alarm. @param {string} origin */
@@ -321,6 +341,12 @@ function margin(low, high) {
   return [low - room, high + room];
 }
 
+/** A time of day; of another day than `now` with its date. @param {number} at @param {number} now */
+function when(at, now) {
+  const text = time(at);
+  return text.slice(0, 10) === time(now).slice(0, 10) ? text.slice(11, 19) : text.slice(0, 19);
+}
+
 /** Alarms of a series and losses of its connection, in their order. @param {import('../api.js').Series} series */
 function all(series) {
   return [...(series.alarms ?? []), ...(series.lost ?? [])].sort((a, b) => a.from - b.from);
@@ -346,4 +372,16 @@ function newest(series) {
   return alarms.length > 1 ? `${when}, ${count(alarms.length)} alarms in all` : when;
 }
 
-export default { word: 'trend', View: TrendView };
+/** A part of the names that are listed. @type {import('../state.js').Setting} */
+const search = { key: 'search', usual: '', read: decode, write: encodeURIComponent };
+
+/** @param {string} text */
+function decode(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return undefined;
+  }
+}
+
+export default { word: 'trend', View: TrendView, settings: [search] };

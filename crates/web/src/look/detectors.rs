@@ -136,7 +136,10 @@ fn grid_of(group: &Value) -> Option<Grid> {
 fn axis_of(group: &Value, dimension: usize, shape: [usize; 2]) -> Axis {
     let names = attribute(group, "axes").and_then(Value::as_array);
     let places = attribute(group, "detector_number_indices").and_then(Value::as_array);
-    let place = places.and_then(|places| places.get(dimension)?.as_u64()).map_or(dimension, |place| place as usize);
+    // Of more names than dimensions, the last ones are those of a pixel: before them are those of time, for example.
+    let before = names.map_or(0, |names| names.len().saturating_sub(shape.len()));
+    let place = places.and_then(|places| places.get(dimension)?.as_u64());
+    let place = place.map_or(before + dimension, |place| place as usize);
     let named = names.and_then(|names| names.get(place)?.as_str()).filter(|name| *name != ".");
     let candidates = named.map_or(OFFSETS.to_vec(), |name| vec![name]);
     let read = |name: &str| Some((name.to_owned(), along(group, name, dimension, shape, named.is_some())?));
@@ -317,6 +320,12 @@ mod tests {
         // `axes` rules, also as a list of attributes; its names alone say how the picture stands.
         let axes = json!([{"name": "axes", "values": ["x", "y"]}]);
         assert_eq!(of(axes, json!(null), json!(null)), [1, 4, 2, 5, 3, 6]);
+        // The axes of data of each time: the last two are those of the pixels.
+        let axes = json!({"axes": ["time", "x", "y"]});
+        assert_eq!(of(axes, json!(null), json!(null)), [1, 4, 2, 5, 3, 6]);
+        // Offsets that change with both dimensions are no axes: the picture has the order of the array.
+        let [x, y] = [json!([[0, 1, 2], [1, 2, 3]]), json!([[0, 0.5, 1], [1, 1.5, 2]])];
+        assert_eq!(of(json!({}), x, y), [1, 2, 3, 4, 5, 6]);
     }
 
     #[test]

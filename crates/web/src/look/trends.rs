@@ -68,7 +68,7 @@ impl Names {
 struct Block {
     /// One past the last message that was read.
     next: u64,
-    /// False: only states were read.
+    /// False: only states were read, and of each series the newest value.
     has_values: bool,
     /// The look that used it last.
     used: u64,
@@ -79,6 +79,8 @@ struct Block {
     /// The series in it.
     present: BTreeSet<u32>,
     states: Vec<(u32, i64, State)>,
+    /// Of a block without values: the newest of each series, and its time.
+    newest: BTreeMap<u32, (i64, f64)>,
     /// Elements of the newest value of a series whose values are arrays.
     lengths: BTreeMap<u32, usize>,
     /// The messages that could not be read.
@@ -115,10 +117,17 @@ impl State {
 impl Block {
     /// What it counts for: in bytes, a state is some values, and so is a block.
     fn count(&self) -> usize {
-        16 + self.values.len() + 4 * self.states.len()
+        16 + self.values.len() + 4 * self.states.len() + 2 * self.newest.len()
     }
 
     fn value(&mut self, series: u32, time: i64, value: f64) {
+        if !self.has_values {
+            let newest = self.newest.entry(series).or_insert((time, value));
+            if newest.0 <= time {
+                *newest = (time, value);
+            }
+            return;
+        }
         if self.series.last() != Some(&series) {
             self.present.insert(series);
         }
@@ -140,9 +149,7 @@ impl Block {
                 };
                 let text = m.status.name().to_owned();
                 self.states.extend(severity.map(|severity| (series, time, State::Alarm(severity, text))));
-                if self.has_values
-                    && let f142::Value::Number(value) = m.value
-                {
+                if let f142::Value::Number(value) = m.value {
                     self.one(series, time, value);
                 }
             }
@@ -224,7 +231,9 @@ impl Kept {
             return Ok(());
         }
         let with_values = block.has_values;
-        let is_wanted = |entry: &Entry| has_state(entry.schema.0) || with_values && has_values(entry.schema.0);
+        // Of what is before the time only small messages are read for their values.
+        let has_value = |entry: &Entry| has_values(entry.schema.0) && (with_values || entry.length <= SKIPPED);
+        let is_wanted = |entry: &Entry| has_state(entry.schema.0) || has_value(entry);
         let mut at = start;
         stream.lost = Lost::default();
         // Most streams have values alone. Looking at their entries first takes time.
@@ -290,7 +299,13 @@ impl Trends {
         let mut lost = Lost::default();
         kept.blocks.range(first..=blocks.2).for_each(|(_, block)| lost.join(&block.lost));
         object.extend(lost.fault().map(|fault| ("unreadable".to_owned(), fault.to_json())));
-        let (lines, more) = kept.lines(panel.origin.as_deref(), (from, to), width, blocks);
+        let search: Option<String> = panel.option("search")?;
+        let search = search.map(|search| search.to_lowercase()).unwrap_or_default();
+        let is_wanted = |name: &str| match &panel.origin {
+            Some(only) => only == name,
+            None => search.is_empty() || name.to_lowercase().contains(&search),
+        };
+        let (lines, more) = kept.lines(&is_wanted, (from, to), width, blocks);
         answer.room(lines.len() * width * 3, 8)?;
         let (mut series, mut arrays) = (Vec::new(), Map::new());
         for (at, line) in lines.into_iter().enumerate() {
@@ -450,16 +465,16 @@ impl Cells {
 }
 
 impl Kept {
-    /// The series with values or states in a time, by name, and how many more there are.
+    /// The series with values or states up to the end of a time, by name, and how many more there are.
     fn lines(
         &self,
-        only: Option<&str>,
+        is_wanted: &dyn Fn(&str) -> bool,
         times: (i64, i64),
         width: usize,
         (before, first, last): (u64, u64, u64),
     ) -> (Vec<Line>, usize) {
-        let mut shown = self.present(first, last);
-        shown.retain(|series| only.is_none_or(|only| only == self.name(*series)));
+        let mut shown = self.present(before, last);
+        shown.retain(|series| is_wanted(self.name(*series)));
         shown.sort_unstable_by_key(|series| self.name(*series));
         let more = shown.len().saturating_sub(SERIES_MAX);
         shown.truncate(SERIES_MAX);
@@ -475,11 +490,21 @@ impl Kept {
         self.names.names.get(series as usize).map_or("", String::as_str)
     }
 
+    /// The newest value of a series before a time, in blocks of which those from the second number on have values.
+    fn newest(&self, series: u32, from: i64, (before, last): (u64, u64)) -> Option<(i64, f64)> {
+        self.blocks.range(before..=last).rev().find_map(|(_, block)| {
+            let all = block.series.iter().zip(block.times.iter().zip(&block.values));
+            let all = all.filter(|(one, _)| **one == series).map(|(_, (time, value))| (*time, *value));
+            let all = all.chain(block.newest.get(&series).copied());
+            all.filter(|(time, _)| *time < from).max_by_key(|(time, _)| *time)
+        })
+    }
+
     /// The series with values, alarms or connections in some blocks.
     fn present(&self, first: u64, last: u64) -> Vec<u32> {
         let mut present = BTreeSet::new();
         for block in self.blocks.range(first..=last).map(|(_, block)| block) {
-            present.extend(block.present.iter().copied());
+            present.extend(block.present.iter().chain(block.newest.keys()).copied());
             let states = block.states.iter().filter(|state| !matches!(state.2, State::Unit(_)));
             present.extend(states.map(|state| state.0));
         }
@@ -510,7 +535,9 @@ impl Kept {
         states.sort_by_key(|state| state.1);
         let alarms = intervals(&states, times, "OK", &State::alarm);
         let lost = intervals(&states, times, "CONNECTED", &State::connection);
-        if cells.count == 0 && alarms.is_empty() && lost.is_empty() {
+        // A value holds until the next one.
+        let held = self.newest(series, times.0, (before, last));
+        if cells.count == 0 && held.is_none() && alarms.is_empty() && lost.is_empty() {
             return None;
         }
         let alarm = |alarm: &Interval| json!({"from": alarm.0, "to": alarm.1, "severity": alarm.2, "message": alarm.3});
@@ -524,8 +551,9 @@ impl Kept {
         Some(json!({
             "origin": self.name(series),
             "count": cells.count,
-            "last": cells.last.map(|(_, value)| number(value)),
-            "last_time": cells.last.map(|(time, _)| time),
+            "last": cells.last.or(held).map(|(_, value)| number(value)),
+            "last_time": cells.last.or(held).map(|(time, _)| time),
+            "before": held.map(|(_, value)| number(value)),
             "length": blocks().filter_map(|block| block.lengths.get(&series)).next_back(),
             "unit": unit.flatten(),
             "alarms": alarms.iter().map(alarm).collect::<Vec<_>>(),

@@ -6,7 +6,7 @@ use crate::answer::Answer;
 use flow::Fault;
 
 pub(super) static TREND: ViewKind =
-    ViewKind { is_of_time: true, ..ViewKind::new("trend", has_values, || Box::new(Trend)) };
+    ViewKind { is_of_time: true, options: &["search"], ..ViewKind::new("trend", has_values, || Box::new(Trend)) };
 
 struct Trend;
 
