@@ -202,6 +202,7 @@ def test_the_sum_of_a_run_is_exact_where_the_mover_is_killed(lab, times):
         process, _ = lab.up_ready()
     lab.run("end", "long", "--data", lab.data)
     until(lambda: data.run("long").state == "sealed", "it is not sealed")
+    until(lambda: "long" in ends(data["total"]), "the run has no end")
     lab.interrupt(process)
     lab.end(process)
     assert ends(data["total"])["long"]["ids"] == [m.id for m in data.run("long")["camera"].read()]
@@ -405,7 +406,7 @@ def test_code_knows_run_slot_folder_and_log(lab):
     data = beamport.open(lab.data)
     written = lab.data / ".files" / "tell" / "slot0.txt"
     lab.run("begin", "first", "--metadata", json.dumps({"title": "nickel"}), "--data", lab.data)
-    until(written.exists, "the code is not called")
+    until(lambda: written.exists() and written.read_text(), "the code is not called")
     lab.run("end", "first", "--data", lab.data)
     lab.interrupt(process)
     said = lab.said(process)[1]

@@ -117,7 +117,7 @@ def test_a_value_that_comes_between_two_looks_ends_the_run(lab):
 
 def test_a_command_ends_a_run_whose_value_never_comes(lab):
     (lab.folder / "mine.py").write_text(CODE)
-    lab.write(SOURCE + run("never", "nobody < 0.03") + "duration = \"1 h\"\n")
+    lab.write(SOURCE + run("never", "nobody < 0.03") + 'duration = "1 h"\n')
     process, _ = lab.up_ready()
     until(lambda: beamport.open(lab.data)["fit"].count > 10, "nothing comes")
     lab.run("end", "never", "--data", lab.data)
@@ -125,7 +125,9 @@ def test_a_command_ends_a_run_whose_value_never_comes(lab):
     kill(process.pid) if process.poll() is None else None
 
 
-@pytest.mark.parametrize("condition", ["error", "error < ", "error = 3", "error < 1 h", "a b < 1", "error < 1 or x < 2"])
+@pytest.mark.parametrize(
+    "condition", ["error", "error < ", "error = 3", "error < 1 h", "a b < 1", "error < 1 or x < 2"]
+)
 def test_check_says_how_a_condition_is_written(lab, condition):
     (lab.folder / "mine.py").write_text(CODE)
     lab.write(SOURCE + run("fine", condition))

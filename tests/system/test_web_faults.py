@@ -22,7 +22,7 @@ from test_web import INSTRUMENT, ask, image_of, url_of
 # Streams that are written by the test, with the panels of the page: stream and view.
 VIEWS = {
     "camera": ("image", "message"),
-    "detector": ("events", "spectrum"),
+    "detector": ("pixels", "spectrum"),
     "monitor": ("curve",),
     "devices": ("trend",),
 }
@@ -109,14 +109,14 @@ def all_shown(page):
     """Waits until each panel shows its view, without a sentence."""
     for article, (_, view) in zip(articles(page), PANELS, strict=True):
         article.locator("canvas, table, dl").first.wait_for()
-        article.locator(".sentence").wait_for(state="hidden")
-        if view in ("image", "events"):
+        article.locator(".sentence.bad").wait_for(state="hidden")
+        if view == "image":
             article.locator("canvas[data-sequence]").wait_for()
 
 
 def sentence(article, words: str):
     """Waits for a sentence with these words in a panel."""
-    shown = article.locator(".sentence:visible")
+    shown = article.locator(".sentence.bad:visible")
     until(
         lambda: re.search(words, " ".join(shown.all_inner_texts()), re.S),
         lambda: f"not {words}\n{article.inner_text()}",
@@ -225,7 +225,7 @@ def test_removed_folders_under_an_open_page_are_named_and_their_return_is_seen(l
             sentence(article, "stream `camera`.*beamport ls")
             page.locator(".lane").filter(has_text="camera, ▲ cannot be read").wait_for()
         else:
-            article.locator(".sentence").wait_for(state="hidden")
+            article.locator(".sentence.bad").wait_for(state="hidden")
     away.rename(lab.data / "camera")
     all_shown(page)
     lab.data.rename(away)
@@ -246,7 +246,7 @@ def test_panel_of_the_first_picture_stays_when_its_stream_is_removed(lab, tab):
     image_of(page, "camera")
     shutil.rmtree(lab.data / "camera")
     sentence(page.get_by_role("article", name="camera"), "stream `camera`.*beamport ls")
-    page.get_by_role("article", name="detector").locator("canvas[data-sequence]").wait_for()
+    page.get_by_role("article", name="detector").locator("canvas").first.wait_for()
 
 
 def newest(page, stream: str) -> int:
@@ -277,7 +277,7 @@ def arranged(lab, tab, port: int = 0):
     """A running instrument, its URL, and a page with a layout of its own."""
     process, _ = lab.write(INSTRUMENT.replace("127.0.0.1:0", f"127.0.0.1:{port}")).up_ready()
     url = url_of(lab, process)
-    page = tab(url + "&panel=camera;region=100,100,300,300&panel=detector;window=3&panel=devices")
+    page = tab(url + "&panel=camera;region=100,100,300,300&panel=detector;window=3;shape=256,128&panel=devices")
     page.set_viewport_size({"width": 1280, "height": 3000})
     for stream in ("camera", "detector"):
         image_of(page, stream)

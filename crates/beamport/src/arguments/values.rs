@@ -106,7 +106,8 @@ fn clock_of(text: &str) -> Option<String> {
     let (clock, rest) = text.split_once(['.', ',']).map_or((text, None), |(clock, rest)| (clock, Some(rest)));
     let parts: Vec<&str> = clock.split(':').collect();
     let is_number = |part: &&str| (1..=2).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
-    if !(2..=3).contains(&parts.len()) || !parts.iter().all(is_number) || (rest.is_some() && parts.len() < 3) {
+    let is_fraction = |rest: &str| parts.len() == 3 && rest.bytes().all(|b| b.is_ascii_digit());
+    if !(2..=3).contains(&parts.len()) || !parts.iter().all(is_number) || !rest.is_none_or(is_fraction) {
         return None;
     }
     let seconds = parts.get(2).copied().unwrap_or("00");
@@ -135,6 +136,8 @@ mod tests {
             ("2026-03-01 11:00", now - hour),
             ("2026-03-01T11:00 UTC", now - hour),
             ("2026-03-01T13:00:00+01:00", now),
+            ("2026-03-01T12:00:00.000001+00:00", now + 1000),
+            ("2026-03-01T12:00:00.5Z", now + 500_000_000),
         ] {
             assert_eq!(moment_at(text, now), Ok(When::At(settings::Time(ns))), "{text}");
         }
