@@ -81,7 +81,11 @@ pub(crate) fn moment(text: &str) -> Result<When, String> {
 }
 
 fn moment_at(text: &str, now: i64) -> Result<When, String> {
-    let refused = |refused: units::Refused| format!("{}, or `14:03` or `2026-03-01 14:03` in UTC", refused);
+    let how = "write `14:03` or `2026-03-01 14:03` (UTC), a time like `2026-03-01T12:00:00Z`, `now`, or `-10 s`";
+    let refused = |refused: units::Refused| match text.trim().starts_with('-') {
+        true => refused.to_string(),
+        false => format!("{}; {how}", refused.cause),
+    };
     let words = text.trim().trim_end_matches("UTC").trim_end_matches(['Z', 'z']).trim_end();
     let (date, clock) = match words.split_once([' ', 'T', 't']) {
         Some((date, clock)) => (Some(date), clock.trim_start()),
