@@ -57,12 +57,18 @@ impl StopConditions {
             let (Some(when), Some(run)) = (&section.stop_when, is_open(&section.name)) else { continue };
             let condition = self.runs.entry(run.name.clone()).or_insert_with(|| Condition::new(&when.value));
             for stream in streams.clone() {
+                // Values stay as they are once they end the run.
+                if condition.holds() {
+                    break;
+                }
                 // A stream that cannot be read now is read at the next look.
                 if condition.read(data, run, stream).is_err() {
                     condition.streams.remove(stream);
                 }
             }
-            met.extend(condition.reason().map(|reason| (run.name.clone(), reason)));
+            if condition.holds() {
+                met.push((run.name.clone(), condition.reason()));
+            }
         }
         met
     }
@@ -73,14 +79,16 @@ impl Condition {
         Self { when: when.clone(), values: vec![None; when.0.len()], streams: HashMap::new() }
     }
 
-    /// Why the run ends, once it does.
-    fn reason(&self) -> Option<String> {
-        let mut said = Vec::new();
-        for (term, value) in self.when.0.iter().zip(&self.values) {
-            let value = value.filter(|value| term.holds(*value))?;
-            said.push(format!("{} = {value}", term.name));
-        }
-        Some(format!("{}: {}", self.when, said.join(", ")))
+    /// Whether all terms hold.
+    fn holds(&self) -> bool {
+        all_hold(&self.when, &self.values)
+    }
+
+    /// The condition with its values.
+    fn reason(&self) -> String {
+        let known = self.when.0.iter().zip(&self.values).filter_map(|(term, value)| Some((term, (*value)?)));
+        let known: Vec<String> = known.map(|(term, value)| format!("{} = {value}", term.name)).collect();
+        format!("{}: {}", self.when, known.join(", "))
     }
 
     /// Reads the new values of a stream, until all terms hold.
@@ -99,10 +107,10 @@ impl Condition {
             return Ok(());
         }
         let origins = reader.origins().map_err(|e| stream_fault(stream, e))?;
-        // Which terms are of a row of the table of origins.
-        let of_term = |name: &str| self.when.0.iter().position(|term| term.name == name);
-        let terms: Vec<Option<usize>> = origins.iter().map(|name| of_term(name)).collect();
-        if terms.iter().all(Option::is_none) {
+        // By row of the table of origins.
+        let is_named = |name: &String| self.when.0.iter().any(|term| term.name == *name);
+        let named: Vec<bool> = origins.iter().map(is_named).collect();
+        if !named.contains(&true) {
             *next = end;
             return Ok(());
         }
@@ -113,7 +121,7 @@ impl Condition {
             for entry in entries {
                 if entry.schema.0 == wire::f144::ID
                     && run.holds(clock.time_of(entry))
-                    && terms.get(entry.origin as usize).is_some_and(Option::is_some)
+                    && named.get(entry.origin as usize) == Some(&true)
                 {
                     found.push((sequence, entry.origin as usize));
                 }
@@ -130,13 +138,17 @@ impl Condition {
                     *known = Some(value);
                 }
             }
-            if self.when.0.iter().zip(&self.values).all(|(term, value)| value.is_some_and(|value| term.holds(value))) {
+            if all_hold(&self.when, &self.values) {
                 return Ok(());
             }
         }
         *next = end;
         Ok(())
     }
+}
+
+fn all_hold(when: &StopWhen, values: &[Option<f64>]) -> bool {
+    when.0.iter().zip(values).all(|(term, value)| value.is_some_and(|value| term.holds(value)))
 }
 
 /// The number in a message; none where it is gone, damaged, or no single number.
