@@ -56,7 +56,7 @@ impl ReaderStatus {
 }
 
 /// A stream at one moment.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct StreamStatus {
     /// Name.
     pub name: String,
@@ -118,7 +118,7 @@ pub struct StreamStatus {
 }
 
 /// A worker that runs, at one moment.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct WorkerStatus {
     /// Name.
     pub name: String,
@@ -168,7 +168,7 @@ pub struct Unreadable {
 }
 
 /// A run at one moment.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RunStatus {
     /// Name.
     pub name: String,

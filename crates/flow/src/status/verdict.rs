@@ -183,77 +183,24 @@ mod tests {
     }
 
     fn run(name: &str, state: &'static str) -> RunStatus {
-        RunStatus {
-            name: name.into(),
-            state,
-            start: 0,
-            stop: None,
-            messages: None,
-            bytes: None,
-            files: Vec::new(),
-            closed: Some(state == "sealed"),
-            lost: None,
-            late: 0,
-            absent: Vec::new(),
-            dead_time: Vec::new(),
-            clock_step_ns: 0,
-            reason: String::new(),
-            trouble: None,
-        }
+        RunStatus { name: name.into(), state, closed: Some(state == "sealed"), ..RunStatus::default() }
     }
 
     fn stream(name: &str, lost: u64, losing: bool, alarms: Vec<Alarm>) -> StreamStatus {
+        let lost_reason = (lost > 0).then(|| "kernel".into());
         StreamStatus {
             name: name.into(),
-            level: "disk",
-            clock: "epoch",
-            first: 0,
-            count: 0,
-            disk: None,
-            messages: 0,
-            bytes: 0,
-            stored_bytes: 0,
-            live_bytes: 0,
-            messages_per_s: None,
-            bytes_per_s: None,
             lost,
-            lost_reason: (lost > 0).then(|| "kernel".into()),
+            lost_reason,
             losing,
             alarms,
-            lag: 0,
-            fill: 0.0,
-            late: 0,
             writer: Some(1),
-            orphaned: false,
-            elsewhere: false,
-            arrival_ahead_ns: None,
-            cut: Vec::new(),
-            parents: Vec::new(),
-            readers: Vec::new(),
+            ..StreamStatus::default()
         }
     }
 
     fn worker(name: &str, away: u64, restarts: u64) -> WorkerStatus {
-        WorkerStatus {
-            name: name.into(),
-            slots: 1,
-            living: 1 - away,
-            starting: 0,
-            away,
-            restarts,
-            messages: 0,
-            messages_per_s: None,
-            lag: 0,
-            aside: 0,
-            filtered: 0,
-            lost: 0,
-            slow: 0,
-            call: String::new(),
-            hash: None,
-            since: Value::Null,
-            shadow: None,
-            statistics: [].into(),
-        }
+        WorkerStatus { name: name.into(), slots: 1, living: 1 - away, away, restarts, ..WorkerStatus::default() }
     }
 
     fn said(status: &Status, running: &Value, faults: usize) -> (String, Vec<&'static str>) {
